@@ -13,9 +13,8 @@ from ptxdiff.references import arithmetic, conversion
 from ptxdiff.references.formats import F16, F32, encode
 from ptxdiff.references.tensor_core import AMPERE, HOPPER
 
-from ._device.exp2_polynomial import in_triton, text
 from ._host.products import EIGHT, FUSED, NONE, SIXTEEN, cores, fused
-from .exp2_polynomial import horner
+from .exp2_polynomial import horner, in_triton, text
 
 
 @triton.jit

@@ -73,14 +73,14 @@ def _facts(action: argparse.Action) -> dict[str, Any]:
     return {**vars(action), "prog": "ptxdiff", "type": getattr(action.type, "__name__", "")}
 
 
-class _Options:
+class PluginOptions:
     """Stands in for pytest's parser, and keeps the options that a plugin adds."""
 
     def __init__(self) -> None:
         self.options: list[tuple[tuple[str, ...], dict[str, Any]]] = []
         self.settings: list[tuple[str, str]] = []
 
-    def getgroup(self, *_: Any) -> _Options:
+    def getgroup(self, *_: Any) -> PluginOptions:
         """The group of options: this object."""
         return self
 
@@ -97,7 +97,7 @@ def pytest_options() -> str:
     """The plugin's options and settings."""
     from ptxdiff.plugin import pytest_addoption
 
-    parser = _Options()
+    parser = PluginOptions()
     pytest_addoption(parser)  # type: ignore[arg-type]
     rows = []
     for names, facts in parser.options:
@@ -114,8 +114,10 @@ def pytest_options() -> str:
 
 
 def formats() -> str:
-    """Every number format."""
+    """Every number format, and the functions on codes."""
     from ptxdiff.cli.list import formats as lines
+    from ptxdiff.references import codes
+    from ptxdiff.references import formats as module
 
     rows = []
     for line in lines():
@@ -124,7 +126,22 @@ def formats() -> str:
         kind, _, fields = storage.partition("  ")
         rows.append((f"`{name}`", bits, f"`{kind.strip()}`", fields.strip()))
     head = "Constants of `ptxdiff.references.formats`. A packed format is one storage unit with several codes."
-    return f"# Number formats\n\n{head}\n\n" + table(("name", "bits", "stored in", "fields"), rows)
+    public = [getattr(module, name) for name in module.__all__]
+    functions = [f for f in public if inspect.isfunction(f) and f.__module__ == codes.__name__]
+    meanings = []
+    for function in functions:
+        parameters = ", ".join(inspect.signature(function).parameters)
+        sentence = (inspect.getdoc(function) or "").partition("\n\n")[0]
+        meanings.append((f"`{function.__name__}({parameters})`", sentence))
+    about = (
+        "A reference of your own gets and returns codes. These functions of the same module say what a code is, on"
+        " Python integers, numpy arrays and torch tensors; the format comes first. How a reference uses them:"
+        " [Write a reference](../how-to/references.md)."
+    )
+    return "\n\n".join([
+        "# Number formats", head, table(("name", "bits", "stored in", "fields"), rows),
+        "## Codes and numbers", about, table(("function", "meaning"), meanings),
+    ])  # fmt: skip
 
 
 def references() -> str:

@@ -125,8 +125,10 @@ class Outcome:
     the GPU that ran it. undefined: whether the finding is that undefined bits reached a store, an address or a branch.
     identity: the digest of the experiment (`ptxdiff.model.identity.experiment`); "" if nothing ran. notes: remarks on
     how the bits were made, such as assignments of registers that were not tried. element: the number of the input
-    element behind the first finding, if known: replays start there. ended: "crashed" or "hung" if ptxas ended so: a
-    fault of its own, whatever the code is.
+    element behind the first finding, if known: replays start there. suspected: of a job that was "not run", the
+    outputs of machine code that ran on the CPU and differs from its PTX, where the proof that this ptxas is at fault
+    lacks only another level or release that is right. ended: "crashed" or "hung" if ptxas ended so: a fault of its own,
+    whatever the code is.
     """
 
     status: Status
@@ -144,6 +146,7 @@ class Outcome:
     identity: str = ""
     notes: tuple[str, ...] = ()
     element: int = 0
+    suspected: Mapping[str, Any] = field(default_factory=dict)
     ended: str = ""
 
 

@@ -162,6 +162,7 @@ SHARED = {
         Option("only", "only these parts"),
         Option("output", "what to write", letter="o"),
         Option("pack", "elements per invocation", letter="p", facts={"type": int, "metavar": "N"}),
+        Option("trace", "show every instruction that is executed"),
         Option("report", "write the HTML report here", facts={"metavar": "FILE"}),
         Option("seconds", "the time to spend", facts={"type": float, "metavar": "SECONDS"}),
         Option("seed", "the seed of what is drawn at random"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addini("ptx_limit", "seconds after which work on a GPU is stopped", default="")
     parser.addini("ptx_cases", "glob patterns of case files outside folders named 'cases'", type="args", default=[])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_load_initial_conftests(parser: pytest.Parser, args: list[str]) -> Iterator[None]:
+    """Refuse a misspelt option of ours with the nearest names, before pytest refuses it without.
+
+    A conftest.py may have added options that begin like ours.
+    """
+    loaded = yield
+    words = {word.partition("=")[0] for word in args if word.startswith("--ptx-")}
+    if words:
+        groups = [parser._anonymous, *parser._groups]
+        known = {name for group in groups for option in group.options for name in option.names()}
+        for word in sorted(words - known):
+            from ptxdiff.suggestions import did_you_mean
+
+            ours = [name for name in known if name.startswith("--ptx-")]
+            raise pytest.UsageError(f"no option {word}{did_you_mean(word, ours)}")
+    return loaded
 
 
 def pytest_cmdline_main(config: pytest.Config) -> None:
@@ -165,9 +185,10 @@ def _check_assemblers(config: pytest.Config) -> None:
     if not (option.ptx_assembler or option.ptx_opt):
         return
     name = "--ptx-assembler" if option.ptx_assembler else "--ptx-opt"
-    if option.ptx_backend and not {"auto", "gpu", "assembler"} & set(option.ptx_backend):
+    users = [n for n, kind in BACKENDS.items() if kind.chosen_ptxas]
+    if option.ptx_backend and not {"auto", *users} & set(option.ptx_backend):
         raise pytest.UsageError(
-            f"{name} is for the gpu and the assembler, but --ptx-backend={option.ptx_backend[0]} leaves them out"
+            f"{name} is for the backends {', '.join(users)}, but --ptx-backend={option.ptx_backend[0]} leaves them out"
         )
     from ptxdiff.running.assemblers import parsed
     from ptxdiff.triton.ptxas import NoAssembler
@@ -303,7 +324,7 @@ def _begin_with_cases(path: Path, config: pytest.Config) -> None:
     from ptxdiff.extras import MissingPackage, require
 
     try:
-        require("torch", "triton", purpose="running cases")
+        require("torch", "triton", "numba", "llvmlite", purpose="running cases")
     except MissingPackage as e:
         raise pytest.UsageError(f"{path.name}: {e}") from None
     _add_recorder(config)

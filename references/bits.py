@@ -195,7 +195,7 @@ PERMUTATIONS: dict[str, tuple[tuple[int, int, int, int], ...]] = {
 }
 
 
-def prmt(a: Tensor, b: Tensor, selector: Tensor, *, mode: str | None = None) -> Tensor:
+def prmt(a: Tensor, b: Tensor, selector: Tensor | int, *, mode: str | None = None) -> Tensor:
     """`prmt`: four bytes of {b, a}; without a mode each nibble of `selector` picks one, its top bit replicating the
     sign.
     """
@@ -205,7 +205,7 @@ def prmt(a: Tensor, b: Tensor, selector: Tensor, *, mode: str | None = None) -> 
         if mode is None:
             control = (selector >> (4 * place)) & 15
             byte = shift_right(both, (control & 7) * 8) & 255
-            byte = torch.where(control & 8 != 0, (byte >> 7) * 255, byte)
+            byte = byte + ((byte >> 7) * 255 - byte) * (control >> 3)
         else:
             sources = torch.tensor([row[3 - place] for row in PERMUTATIONS[mode]], device=a.device)
             byte = shift_right(both, sources[selector & 3] * 8) & 255

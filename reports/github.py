@@ -7,7 +7,7 @@ workflow commands they are encoded, so that a message cannot contain a command.
 from collections import defaultdict
 
 from ptxdiff.records import Key, Result, RunRecords, by_assembler
-from ptxdiff.records.causes import FailureBlock, blocks, cause_words, shown_first
+from ptxdiff.records.causes import FailureBlock, blocks, cause_in_words, shown_first
 from ptxdiff.records.escaping import (
     html_text,
     markdown_code,
@@ -61,7 +61,7 @@ def _annotation(found: View, block: FailureBlock) -> str:
     key, info = first.key, found.info(first.key.case)
     path = info.path if info else f"{key.case}.py"
     where = f"{key.variant} on {key.target} ({key.backend})"
-    cause = cause_words(first.diagnosis, first.findings) or first.words
+    cause = cause_in_words(first) or first.words
     body = "\n".join(filter(None, (f"{where}: {cause}", block.elsewhere)))
     if first.message:
         body += f"\n\n{first.message}"

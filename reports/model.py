@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ptxdiff.records import CaseInfo, Offender, Result, RunRecords, VariantInfo
-from ptxdiff.records.causes import blocks, cause_of, cause_words, shown_first
+from ptxdiff.records.causes import blocks, cause_in_words, cause_of, shown_first
 
 
 @dataclass(frozen=True)
@@ -291,7 +291,7 @@ class FailureGroup:
     @property
     def cause(self) -> str:
         """The diagnosis and the repair, in words; "" if they are not known."""
-        return cause_words(self.simplest.diagnosis, self.simplest.findings)
+        return cause_in_words(self.simplest)
 
     @property
     def command(self) -> str:
@@ -336,7 +336,8 @@ class View:
             members[(g.state.name, g.case, g.variant)].append(g)
         found = []
         for groups in members.values():
-            simplest = min(groups, key=lambda g: (not g.cause, simplicity(g.simplest))).simplest
+            easiest = sorted(groups, key=lambda g: (not g.cause, simplicity(g.simplest)))
+            simplest = shown_first([g.simplest for g in easiest])  # as the terminal shows it
             results = [r for g in groups for r in g.results]
             found.append(replace(groups[0], results=results, simplest=simplest, kinds=len(groups)))
         return sorted(found, key=lambda g: (RANK[g.state.name], -len(g.targets)))

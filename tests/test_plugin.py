@@ -65,6 +65,22 @@ def test_a_run_without_cases_imports_nothing_of_ours(pytester):
     result.assert_outcomes(passed=1)
 
 
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [("--ptx-taget=sm_90", "no option --ptx-taget; did you mean --ptx-target"), ("--ptx-zzzz", "no option --ptx-zzzz")],
+)
+def test_a_misspelt_option_gets_the_nearest(pytester, option, words):
+    result = pytester.runpytest_inprocess(option)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert words in result.stderr.str()
+
+
+def test_an_option_of_a_projects_conftest_may_begin_like_ours(pytester):
+    pytester.makeconftest("def pytest_addoption(parser):\n    parser.addoption('--ptx-targets')\n")
+    pytester.makepyfile("def test_it(request):\n    assert request.config.getoption('ptx_targets') == 'mine'\n")
+    pytester.runpytest_inprocess("--ptx-targets=mine").assert_outcomes(passed=1)
+
+
 def test_k_and_m_select(run_cases):
     run_cases("-k", "right", flip=FLIP).assert_outcomes(passed=1)
     run_cases("-m", "assembler", flip=FLIP).assert_outcomes(deselected=2)

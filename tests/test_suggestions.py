@@ -8,10 +8,12 @@ import inspect
 import pickle
 
 import pytest
+import torch
 
 from ptxdiff import Case, asm, emulate, kernel, plain, ptx
-from ptxdiff.references.formats import U8
-from ptxdiff.suggestions import did_you_mean, known_keywords
+from ptxdiff.references import bits, block_scaling, conversion  # noqa: F401 (in texts of tests)
+from ptxdiff.references.formats import F32, U8  # noqa: F401
+from ptxdiff.suggestions import did_you_mean, explained, known_keywords, nearest
 
 
 def right(**changed):
@@ -62,3 +64,41 @@ def test_a_missing_argument_is_pythons_own_error():
 def test_names_are_near_in_any_case():
     assert did_you_mean("FLOAT31", ["float32", "int8"]) == "; did you mean float32?"
     assert did_you_mean("zzz", ["float32"]) == ""
+
+
+CODES = torch.arange(64)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("from ptxdiff.references.formats import E4M4", "; did you mean E4M3"),
+        ("from ptxdiff.references.formats import INT4", "; ptxdiff list --formats prints all formats"),
+        ("from ptxdiff.references import conversions", "; did you mean conversion?"),
+        ("from ptxdiff.references.conversion import to_e2m2", "; did you mean to_e2m1?"),
+        ("from ptxdiff import Cases", "; did you mean Case"),
+        ("import ptxdiff.refrences", "; did you mean references"),
+        ("bits.xyzzy(CODES, CODES, 3)", "; ptxdiff list --references prints every function of references"),
+        ("F32.decode(CODES)", "; functions of ptxdiff.references.formats take the format first"),
+        ("conversion.convert(CODES, source=F32, taget=U8)", "; did you mean target?"),
+        ("conversion.convert(CODES, F32, U8)", "; it is convert(codes, *, source, target, rounding='rn', "),
+        ("conversion.float_to_integer(CODES)", "; it is float_to_integer(codes, *, source, target, "),
+        ("block_scaling.mx_quantize(CODES, target='e2m1')", "; a format is a constant of ptxdiff.references.formats"),
+        ("bits.shl(CODES, 4)", "; a reference takes tensors of codes, for numbers too: torch.full_like(a, 4)"),
+    ],
+)
+def test_an_error_about_a_name_of_ours_says_what_there_is(text, words):
+    with pytest.raises((ImportError, AttributeError, TypeError)) as raised:
+        exec(text, globals())
+    assert words in explained(raised.value)
+
+
+@pytest.mark.parametrize("text", ["[].foo", "import json.nothing", "len(1)", "CODES.nothing", "sorted([], kye=3)"])
+def test_other_errors_are_left_alone(text):
+    with pytest.raises((ImportError, AttributeError, TypeError)) as raised:
+        exec(text, globals())
+    assert explained(raised.value) == f"{type(raised.value).__name__}: {raised.value}"
+
+
+def test_the_nearest_names_come_first():
+    assert nearest("rcpp", ["rcp", "rsqrt", "rcp.rn"])[0] == "rcp"

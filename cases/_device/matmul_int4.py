@@ -8,10 +8,18 @@ that a loop carries.
 import triton
 import triton.language as tl
 
-from .int4_to_f16 import MAGIC
-
-# Of two words in a register: nibble k of both is output k.
-WIDENED = tl.constexpr(MAGIC.format("0xEA", "0x64006400", "0x64006400"))
+# The asm of int4_to_f16.less8. Of two words in a register, nibble k of both is output k.
+WIDENED = tl.constexpr("""{
+    .reg .b32 t, low, high, sixteenth;
+    mov.b32 low, 0x64086408;  mov.b32 high, 0xD480D480;  mov.b32 sixteenth, 0x2C002C00;   // 1032, -72, 1/16
+    lop3.b32 $0, $4, 0x000F000F, 0x64006400, 0xEA;
+    lop3.b32 $1, $4, 0x00F000F0, 0x64006400, 0xEA;
+    shr.u32 t, $4, 8;
+    lop3.b32 $2, t, 0x000F000F, 0x64006400, 0xEA;
+    lop3.b32 $3, t, 0x00F000F0, 0x64006400, 0xEA;
+    sub.f16x2 $0, $0, low;  fma.rn.f16x2 $1, $1, sixteenth, high;
+    sub.f16x2 $2, $2, low;  fma.rn.f16x2 $3, $3, sixteenth, high;
+}""")
 
 
 @triton.jit

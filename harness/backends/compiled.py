@@ -148,7 +148,9 @@ def run_compiled(
 
     made = Artifacts(ptx=kernel.compilation.ptx, body=kernel.compilation.body_hash, asm=kernel.compilation.asm)
     try:
-        loaded = _loaded(job, kernel.compilation)  # checked for this target, even if `once` has the outcome already
+        loaded = loaded_kernel(
+            job, kernel.compilation
+        )  # checked for this target, even if `once` has the outcome already
     except PtxError as e:
         return replace(_fault(job, kernel, e), artifacts=made)
     identity = _experiment(job, kernel, loaded)
@@ -160,7 +162,7 @@ def run_compiled(
     return with_evidence(outcome, forms, _approximate(loaded), job)
 
 
-def _loaded(job: Job, compilation: Compilation, fuse: bool = False) -> Kernel:
+def loaded_kernel(job: Job, compilation: Compilation, fuse: bool = False) -> Kernel:
     """The kernel, parsed and checked for the job's target. A case's own PTX file may name another target."""
     from ptxdiff.emulator import load_kernel
 
@@ -344,7 +346,7 @@ def placed(job: Job, kernel: CompiledKernel, *, fuse: bool) -> PlacedKernel:
     }
     parameters = [*entry_parameters(launch, compilation, {n: m.buffer for n, m in tensors.items()})]
     return PlacedKernel(
-        _loaded(job, compilation, fuse),
+        loaded_kernel(job, compilation, fuse),
         parameters + scratch(compilation.scratch, math.prod(launch.grid)),
         launch.grid,
         given.block if given else (32 * compilation.num_warps,),

@@ -85,7 +85,9 @@ class LaunchRecorder:
         held = [v.buffer if isinstance(v, BufferPointer) else v for v in values]
         buffers = list(dict.fromkeys(b for b in held if isinstance(b, Buffer)))
         before = [self._kept(b.array.tobytes()) if b.defined else "" for b in buffers]
-        parameters = tuple(_described(*pair, buffers) for pair in zip(code.parameters, values, strict=False))
+        # The interpreter takes missing arguments at the end as zero; a driver would read beyond the list instead.
+        every = [*values, *[0] * (len(code.parameters) - len(values))]
+        parameters = tuple(_described(*pair, buffers) for pair in zip(code.parameters, every, strict=True))
         ran = run_machine_code(code, values, grid, block, shared_bytes=shared_bytes, limit=limit)
         kept = []
         for buffer, first in zip(buffers, before, strict=True):

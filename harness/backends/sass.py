@@ -3,28 +3,50 @@
 The kernel is compiled and assembled as for a GPU of the target. Its bits count only if every form of machine
 instruction that ran is taught for the target (`ptxdiff.conformance.taught`), and if the PTX emulator gives the same
 bits, with or without contraction. Otherwise the job is not run, and the words say what is unsettled: nobody is accused
-on the word of this backend alone.
+on the word of one run. If nothing that PTX leaves open explains the difference (`accusation`), the outputs are
+"suspected": then `ptxdiff.running.ptxas_fault` looks for the proof that ptxas is at fault.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
+from ptxdiff.backends.accusation import doubt_of_forms, doubt_of_ptx, standing
 from ptxdiff.backends.assembler import AssemblerBackend, artifacts, assembled, machine, notes
-from ptxdiff.backends.compiled import CompiledKernel, EmulatedTensor, run_compiled
+from ptxdiff.backends.compiled import CompiledKernel, EmulatedTensor, loaded_kernel, placed, run_compiled
+from ptxdiff.backends.parting import nan_on_the_way, parting
 from ptxdiff.backends.snippet import error_line
+from ptxdiff.conformance.taught import unsettled
 from ptxdiff.emulator import KERNEL_SECONDS, PtxError
+from ptxdiff.emulator.kernel.trace import Launched, ThreadTrace, storing_thread
+from ptxdiff.emulator.kernel.trace import followed as ptx_followed
 from ptxdiff.jobs import Job, Outcome
+from ptxdiff.sass.cubin import MachineCode, machine_code
+from ptxdiff.sass.disassembly import disassembled
+from ptxdiff.sass.errors import ScheduleDependence, Unsupported
+from ptxdiff.sass.run import Ran, run_machine_code
+from ptxdiff.sass.scoreboards import early_uses
+from ptxdiff.sass.trace import TracedInstruction, followed
 from ptxdiff.triton.build import Built
-from ptxdiff.triton.launch import Launch, entry_parameters, launched_experiment
+from ptxdiff.triton.launch import Launch, entry_parameters, launch_of, launched_experiment
 from ptxdiff.triton.targets import tool
 
 TIMING = "machine code ran on the CPU, which never shows faults of timing"
 """A note of every result."""
+SCHEDULE = "the bits depend on the schedule"
+EARLY = "machine code uses a result too early"
+TRACED = 4
+"""Elements that are traced at most in search of one without a NaN on its way."""
+NOT_TRACED = "the thread was not traced"
+NOT_ACCUSED = "ptxas is not accused"
+NO_OTHER = "no other level and no other ptxas is known to give the bits of the PTX"
 
 
 class SassBackend:
@@ -55,19 +77,146 @@ class SassBackend:
         launch, built = made
         outcome = self._ran(job, launch, built)
         identity = launched_experiment(f"sass {machine(built)}", job, launch, built.compilation).digest
-        return replace(outcome, artifacts=artifacts(built), identity=identity if outcome.outputs else "")
+        return replace(
+            outcome, artifacts=artifacts(built), identity=identity if outcome.outputs or outcome.suspected else ""
+        )
+
+    def run_built(self, job: Job, built: Any) -> Outcome:
+        """Run a kernel that was built elsewhere. See `ptxdiff.jobs.MachineCodeBackend`.
+
+        Its machine code's bits are not compared with the PTX: the caller does.
+        """
+        given = self._given(launch_of(job), job, built)
+        if isinstance(given, Outcome):
+            return given
+        doubt = doubt_of_forms(given.ran, job.target)
+        return Outcome("not run", f"unsettled: {doubt}") if doubt else given.outcome(job, built)
 
     def _ran(self, job: Job, launch: Launch, built: Built) -> Outcome:
-        from ptxdiff.conformance.taught import unsettled
-        from ptxdiff.sass.cubin import machine_code
-        from ptxdiff.sass.disassembly import disassembled
-        from ptxdiff.sass.errors import Unsupported
-        from ptxdiff.sass.run import run_machine_code
-
         expected = run_compiled(job, CompiledKernel(launch, built.compilation), limit=self.limit)
         if expected.status != "ran" or expected.findings:
             words = expected.words or expected.findings[0]
             return Outcome("not run", f"the PTX has no bits to compare machine code with: {words}")
+        given = self._given(launch, job, built)
+        if isinstance(given, Outcome):
+            return given
+        if left := unsettled(given.ran.forms, job.target):
+            more = f" and {len(left) - 1} more" if len(left) > 1 else ""
+            return Outcome("not run", f"unsettled: {left[0]}{more} is not taught for {job.target}")
+        readings = [bits for bits in (expected.outputs, expected.alternative) if bits]
+        apart = min((_apart(given.outputs, bits) for bits in readings), key=len)
+        if apart or given.findings:
+            doubt = self._doubt(job, built, given, expected)
+            parted = self.parted(job, launch, built, given.outputs, expected.outputs)[0] if apart else ""
+            words = "; ".join(filter(None, (apart or given.findings[0], parted, f"{NOT_ACCUSED}: {doubt or NO_OTHER}")))
+            notes_ = (standing(given.ran, job.target), TIMING)
+            return Outcome("not run", f"unsettled: {words}", suspected={} if doubt else given.outputs, notes=notes_)
+        return replace(given.outcome(job, built), approximate=expected.approximate)
+
+    def _doubt(self, job: Job, built: Built, given: _Given, expected: Outcome) -> str:
+        """Why nothing is proved by other bits than those of the PTX; "" if a right level of ptxas would prove it."""
+        if given.findings:
+            return "a finding is not a difference of bits"
+        if expected.orders:
+            return "the bits of the PTX depend on the order of blocks"
+        if doubt := doubt_of_forms(given.ran, job.target):
+            return doubt
+        kernel = loaded_kernel(job, built.compilation)
+        return doubt_of_ptx(kernel, job.setup.fusion)
+
+    def parted(
+        self, job: Job, launch: Launch, built: Built, outputs: Mapping[str, Any], meant: Mapping[str, Any]
+    ) -> tuple[str, str]:
+        """Where a kernel's wrong bits first part from those of its PTX, and a NaN of the PTX on the way, in words.
+
+        outputs: of the machine code. meant: of the PTX. Of the first units that differ, one without a NaN is taken.
+        What could not be traced counts as a NaN on the way.
+        """
+        words, nan = "", NOT_TRACED
+        try:
+            for name, unit in islice(_differing(outputs, meant), TRACED):
+                ptx = placed(job, CompiledKernel(launch, built.compilation), fuse=False)
+                tensor = ptx.tensors[name]
+                grid, block = ((*sizes, 1, 1)[:3] for sizes in (ptx.grid, ptx.block))
+                kernel = Launched(ptx.loaded, ptx.parameters, grid, block, ptx.shared)
+                stored = storing_thread(kernel, tensor.buffer, tensor.place(unit), tensor.layout.unit)
+                if stored is None:
+                    continue
+                trace = ptx_followed(kernel, stored.thread)
+                nan = nan_on_the_way(trace)
+                if not words or not nan:
+                    words = self._parting(launch, job, built, (name, unit), stored.thread, trace, meant)
+                if not nan:
+                    break
+        except PtxError as error:
+            return "", f"{NOT_TRACED}: {error_line(error)}"
+        return words, nan
+
+    def traces(self, job: Job, thread: int) -> tuple[ThreadTrace, list[TracedInstruction]] | Outcome:
+        """A thread of a job in PTX and in machine code. thread: its number in the grid. Raises PtxError."""
+        made = assembled(job)
+        if isinstance(made, Outcome):
+            return made
+        launch, built = made
+        ptx = placed(job, CompiledKernel(launch, built.compilation), fuse=False)
+        grid, block = ((*sizes, 1, 1)[:3] for sizes in (ptx.grid, ptx.block))
+        trace = ptx_followed(Launched(ptx.loaded, ptx.parameters, grid, block, ptx.shared), thread)
+        return trace, self._followed(launch, job, built, thread)[0]
+
+    def of_cubin(self, job: Job, cubin: bytes) -> CubinRun | Outcome:
+        """What a cubin with a job's kernel gives on its inputs. Its forms need not be taught: nothing is accused."""
+        made = assembled(job)
+        if isinstance(made, Outcome):
+            return made
+        launch, built = made
+        built = replace(built, assembly=replace(built.assembly, cubin=cubin))
+        given = self._given(launch, job, built)
+        if isinstance(given, Outcome):
+            return given
+        return CubinRun(given.outputs, lambda thread: self._followed(launch, job, built, thread))
+
+    def _followed(
+        self, launch: Launch, job: Job, built: Built, thread: int
+    ) -> tuple[list[TracedInstruction], dict[str, EmulatedTensor]]:
+        code, values, block, tensors = self._code(launch, job, built)
+        shared = built.compilation.shared
+        return followed(code, values, launch.grid, block, thread, shared_bytes=shared, limit=self.limit), tensors
+
+    def _parting(
+        self, launch: Launch, job: Job, built: Built, where: tuple[str, int], thread: int, trace: ThreadTrace,
+        meant: Mapping[str, Any],
+    ) -> str:  # fmt: skip
+        steps, tensors = self._followed(launch, job, built, thread)
+        name, unit = where
+        buffer, place = tensors[name].buffer, tensors[name].place(unit)
+        first = place // 4 * 4
+        size = tensors[name].layout.unit
+        expected = int(np.asarray(meant[name]).reshape(-1).view(f"u{size}")[unit])
+        return parting(trace, steps, buffer.address + first, expected)
+
+    def _given(self, launch: Launch, job: Job, built: Built) -> _Given | Outcome:
+        """What the machine code gives, or the reason why it gives nothing."""
+        try:
+            code, values, block, tensors = self._code(launch, job, built)
+            shared = built.compilation.shared
+            ran = run_machine_code(code, values, launch.grid, block, shared_bytes=shared, limit=self.limit)
+        except Unsupported as refusal:
+            return Outcome("not run", f"machine code: {refusal.message}")
+        except ScheduleDependence as fault:
+            return Outcome("not run", f"unsettled: {SCHEDULE}: {error_line(fault)}")
+        except PtxError as error:
+            return Outcome("not run", f"unsettled: {error_line(error)}; the PTX runs without a fault")
+        if early := _read(built.assembly.cubin, built.compilation.entry)[1]:
+            return Outcome("not run", f"unsettled: {EARLY}: {early[0]}")
+        outputs = {t.name: tensors[t.name].read() for t in launch.outputs}
+        findings = [f for t in launch.outputs for f in tensors[t.name].findings()]
+        findings += [f for t in tensors.values() if not t.written for f in t.changes()]
+        return _Given(ran, outputs, tuple(findings), math.prod(launch.grid) * math.prod(block))
+
+    def _code(
+        self, launch: Launch, job: Job, built: Built
+    ) -> tuple[MachineCode, list[Any], tuple[int, ...], dict[str, EmulatedTensor]]:
+        """The machine code, its parameters on fresh memory, the block, and the tensors. Raises Unsupported."""
         tensors = {
             t.name: EmulatedTensor(
                 t, job.setup.alignment_of(t.name), job.inputs.get(t.name), written=t in launch.outputs
@@ -77,39 +226,59 @@ class SassBackend:
         values = entry_parameters(launch, built.compilation, {n: t.buffer for n, t in tensors.items()})
         given = built.compilation.spec.given
         block = given.block if given else (32 * built.compilation.num_warps, 1, 1)
-        try:
-            if built.compilation.scratch:
-                raise Unsupported("scratch memory of a kernel does not run as machine code yet")
-            text = disassembled(built.assembly.cubin, tool("nvdisasm"))
-            code = machine_code(built.assembly.cubin, text, built.compilation.entry)
-            shared = built.compilation.shared
-            ran = run_machine_code(code, values, launch.grid, block, shared_bytes=shared, limit=self.limit)
-        except Unsupported as refusal:
-            return Outcome("not run", f"machine code: {refusal.message}")
-        except PtxError as error:
-            return Outcome("not run", f"unsettled: {error_line(error)}; the PTX runs without a fault")
-        if left := unsettled(ran.forms, job.target):
-            more = f" and {len(left) - 1} more" if len(left) > 1 else ""
-            return Outcome("not run", f"unsettled: {left[0]}{more} is not taught for {job.target}")
-        outputs = {t.name: tensors[t.name].read() for t in launch.outputs}
-        findings = [f for t in launch.outputs for f in tensors[t.name].findings()]
-        findings += [f for t in tensors.values() if not t.written for f in t.changes()]
-        apart = min((_apart(outputs, bits) for bits in (expected.outputs, expected.alternative) if bits), key=len)
-        if apart or findings:
-            return Outcome("not run", f"unsettled: {apart or findings[0]}")
-        lanes = math.prod(launch.grid) * math.prod(block)
+        if built.compilation.scratch:
+            raise Unsupported("scratch memory of a kernel does not run as machine code yet")
+        code, _ = _read(built.assembly.cubin, built.compilation.entry)
+        return code, list(values), tuple(block), tensors
+
+
+@dataclass(frozen=True)
+class CubinRun:
+    """A run of a cubin. follow: gives the trace of a thread, and the tensors in whose memory it ran."""
+
+    outputs: Mapping[str, Any]
+    follow: Callable[[int], tuple[list[TracedInstruction], dict[str, EmulatedTensor]]]
+
+
+@dataclass(frozen=True)
+class _Given:
+    """What machine code gave. lanes: threads that ran."""
+
+    ran: Ran
+    outputs: dict[str, Any]
+    findings: tuple[str, ...]
+    lanes: int
+
+    def outcome(self, job: Job, built: Built) -> Outcome:
+        """As the outcome of a job."""
         return Outcome(
             "ran",
-            outputs=outputs,
+            outputs=self.outputs,
+            findings=self.findings,
             evidence="model",
-            approximate=expected.approximate,
             notes=(
                 *notes(built),
-                f"{machine(built)}: {len(ran.forms)} forms of machine instructions ran, all taught; what moves data or "
-                f"orders threads has only the PTX's bits for it; {lanes} threads",
+                f"{machine(built)}: {len(self.ran.forms)} forms of machine instructions ran, all taught; what moves "
+                f"data or orders threads has only the PTX's bits for it; {self.lanes} threads",
+                f"{machine(built)}: {standing(self.ran, job.target)}",
                 TIMING,
             ),
         )
+
+
+@lru_cache(64)
+def _read(cubin: bytes, entry: str) -> tuple[MachineCode, tuple[str, ...]]:
+    """A kernel of a cubin, and its uses of results before their scoreboard is waited for, in words."""
+    code = machine_code(cubin, disassembled(cubin, tool("nvdisasm")), entry)
+    return code, tuple(use.words for use in early_uses(code.function))
+
+
+def _differing(outputs: Mapping[str, Any], meant: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    """The units that differ, by output and number."""
+    for name, bits in outputs.items():
+        unit = f"u{np.asarray(bits).itemsize}"
+        one, other = (np.ascontiguousarray(x).reshape(-1).view(unit) for x in (bits, meant[name]))
+        yield from ((name, int(at)) for at in np.flatnonzero(one != other))
 
 
 def _apart(outputs: dict[str, Any], expected: Any) -> str:

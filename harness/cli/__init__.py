@@ -8,7 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from ptxdiff.extras import MissingPackage, advice, missing_package, require
 from ptxdiff.suggestions import did_you_mean
@@ -42,10 +42,22 @@ VERBS = {
     "cache": "show or delete what lies in the cache folder",
 }
 
-NEEDED = dict.fromkeys(("run", "show", "sweep", "mutate", "speed"), ("torch", "triton")) | {
+NEEDED = dict.fromkeys(("run", "show", "sweep", "mutate", "speed"), ("torch", "triton", "numba", "llvmlite")) | {
     "prove": ("torch", "bitwuzla", "z3")
 }
 """Packages of extras without which a verb does nothing."""
+
+
+_CHOICE = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)$")
+
+
+class VerbParser(argparse.ArgumentParser):
+    """A parser, also of a verb, that names the nearest of an option's words for one that is none of them."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the usage and the message, and exit with 2."""
+        found = _CHOICE.search(message)
+        super().error(message + (did_you_mean(found[1], re.findall(r"[\w.-]+", found[2])) if found else ""))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -59,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rest: list[str] = []
     if words[:1] == ["run"] and "--" in words:  # only `run` passes words on, to pytest
         words, rest = words[: words.index("--")], words[words.index("--") + 1 :]
-    parser = argparse.ArgumentParser("ptxdiff", description="Differential correctness tests for inline PTX in Triton.")
+    parser = VerbParser("ptxdiff", description="Differential correctness tests for inline PTX in Triton.")
     from ptxdiff import __version__
 
     parser.add_argument("--version", action="version", version=f"ptxdiff {__version__}")

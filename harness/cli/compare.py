@@ -1,4 +1,6 @@
-"""`ptxdiff compare`: list what changed between two runs or targets, or tell whether two PTX files give equal bits."""
+"""`ptxdiff compare`: list what changed between two runs or targets, or tell whether two PTX files, or two cubins of one
+kernel, give equal bits.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,11 @@ for bit, and each with the case's reference. If they differ, both run in lockste
 difference, and the first instructions with different values are shown. Exit code 0: equal, and right by the reference.
 Kernels of nvcc and of Triton differ in blocks and parameters, so --like, --entry, --grid, --block, --parameters and
 --shared may be given once for both files, or twice: for the first file, then for the second.
+Two cubins of a variant's kernel, by two releases or levels of ptxas, run as machine code on the CPU:
+ptxdiff compare O0.cubin O3.cubin --like cases/x.py::variant --target sm_90a
 """
 PTX = ".ptx"
+CUBIN = ".cubin"
 PTX_OPTIONS = ("like", "entry", "grid", "block", "parameters", "shared", "target", "effort", "report")
 
 
@@ -62,6 +67,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Print the differences. Returns 0 if there are none, else 1."""
     ptx = [name for name in (args.before, args.after) if name is not None and name.endswith(PTX)]
+    if str(args.before).endswith(CUBIN):
+        return _cubins(args)
     given = [o for o in PTX_OPTIONS if getattr(args, o) is not None]
     if not ptx:
         if given:
@@ -114,6 +121,33 @@ def _records(args: argparse.Namespace) -> int:
         say(line)
     say(f"{found.matched} results in both, {found.equal} of them equal; {len(shown)} differences")
     return 0 if found.quiet or not shown else 1
+
+
+def _cubins(args: argparse.Namespace) -> int:
+    """Compare two cubins on the inputs of a variant. Returns 0 if they give equal bits."""
+    from ptxdiff.cli import named
+    from ptxdiff.comparing.cubins import compare_cubins
+    from ptxdiff.model.naming import agreed
+    from ptxdiff.model.targets import normal
+    from ptxdiff.model.variants import CaseError
+
+    if not str(args.after).endswith(CUBIN) or not args.like or len(args.like) != 1:
+        raise UsageError(f"give two files that end in {CUBIN}, and the variant whose kernel they hold, once: --like")
+    try:
+        cubins = Path(args.before).read_bytes(), Path(args.after).read_bytes()
+        chosen = [(c.loaded, v, c.target) for c in named(args.like) for v in c.variants]
+        if len(chosen) != 1:
+            raise UsageError(f"--like={args.like[0]}: name one variant")
+        loaded, variant, target = chosen[0]
+        target = agreed("--target", normal(args.target) if args.target else None, target) or "sm_90a"
+        found = compare_cubins(loaded, variant, target, cubins, args.effort or "quick")
+    except (OSError, CaseError, ValueError) as e:
+        raise UsageError(str(e)) from None
+    if found.refused:
+        say(f"not compared: {found.refused}")
+        return 1
+    say(found.words or f"equal bits in {found.runs} launches of {loaded.name}::{variant} for {target}")
+    return bool(found.words)
 
 
 def _files(args: argparse.Namespace) -> int:

@@ -61,11 +61,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     options.add(parser, "write", "with --device or --errors: write the result to the ledger file")
     parser.add_argument(
-        "--teach", choices=("forms", "sequences"),
+        "--teach", choices=("forms", "sequences", "programs"),
         help="run what ptxas makes of PTX forms, or of short sequences, and compare: which machine instructions are "
-        "believed (with --target; default: the targets in the ledger of machine instructions)",
+        "believed (with --target; default: the targets in the ledger of machine instructions); programs: random ones, "
+        "which teach those that move data or order threads",
     )  # fmt: skip
     options.add(parser, "target", "with --teach: a target (repeatable)", default=[])
+    parser.add_argument(
+        "--contexts", type=int, metavar="N",
+        help="with --teach forms: only as many forms as bring each machine instruction into N kernels (minutes; all "
+        "forms take much longer)",
+    )  # fmt: skip
     parser.add_argument(
         "--plot", type=Path, metavar="FILE", help="write a plot of errors by exponent (.svg, .png, .html)"
     )
@@ -110,6 +116,8 @@ def main(args: argparse.Namespace) -> int:
     path = args.ledger or ledger.PATH
     if args.write and not (args.device or args.errors or args.teach):
         raise UsageError("--write writes what --device, --errors or --teach found: add one of these")
+    if args.teach == "programs":
+        return _teach_moves(args)
     if args.teach:
         return _teach(args)
     if args.fit:
@@ -157,9 +165,29 @@ def _computed(args: argparse.Namespace, book: Ledger, entries: Mapping[str, Entr
     return {form: replace(e, errors=found.get(form, e.errors)) for form, e in entries.items()}
 
 
+def _teach_moves(args: argparse.Namespace) -> int:
+    """Teach the machine instructions that have no row in the table. Returns 1 if one now differs."""
+    from ptxdiff.conformance import taught
+    from ptxdiff.fuzz import lessons
+    from ptxdiff.model.targets import normal
+
+    if args.device:
+        raise UsageError("--teach programs runs on the CPU alone: leave out --device")
+    text = taught.MOVES.read_text(encoding="utf-8") if taught.MOVES.exists() else ""
+    known = dict.fromkeys(json.loads(line)["target"] for line in text.splitlines())
+    for target in [normal(t) for t in args.target] or list(known):
+        text = lessons.taught_again(target, text, print)
+    entries = [json.loads(line) for line in text.splitlines()]
+    differing = [f"{e['target']} {e['form']}" for e in entries if e["differed"]]
+    print(f"{len(entries)} moves, {len(differing)} of them differ", *differing)
+    if args.write:
+        taught.MOVES.write_text(text, encoding="utf-8")
+    return bool(differing)
+
+
 def _teach(args: argparse.Namespace) -> int:
     """Teach the machine instructions of targets; print what did not agree. Returns 1 if a form now differs."""
-    from ptxdiff.conformance import taught, teaching
+    from ptxdiff.conformance import forms, taught, teaching
     from ptxdiff.model.targets import normal
 
     text = taught.PATH.read_text(encoding="utf-8")
@@ -170,8 +198,15 @@ def _teach(args: argparse.Namespace) -> int:
         targets = [t for t in targets if t == device.target]
         if not targets:
             raise UsageError(f"--device: the GPU here is {device.name}, which runs {device.target}; name that target")
+    every = list(teaching.SEQUENCES) if args.teach == "sequences" else list(forms.bounds_of())
+    names = [n for n in every if any(_matches(n, wanted) for wanted in args.forms)]
+    if args.forms and not names:
+        raise UsageError(f"nothing that teaches matches {args.forms[0]!r}; give an opcode (cvt) or a pattern")
     for target in targets:
-        text = teaching.taught_again(args.teach, target, text, print, device)
+        some = names or None
+        if args.contexts and args.teach == "forms":
+            some = teaching.few(names or every, target, args.contexts)
+        text = teaching.taught_again(args.teach, target, text, print, device, some)
     entries = [json.loads(line) for line in text.splitlines()]
     differing = sorted({f"{e['target']} {e['form']}" for e in entries if e["differed"] or e.get("refuted")})
     confirmed = {e["form"] for e in entries if e.get("confirmed") and e["target"] in targets}

@@ -48,7 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "bits of approximate instructions: a Hopper GPU's (default), or the nearest to the true value",
     )
     options.add(parser, "limit", "time limit in seconds (default: 10)", default=SNIPPET_SECONDS)
-    parser.add_argument("--trace", action="store_true", help="show every instruction of the first pack")
+    options.add(parser, "trace", "show every instruction of the first pack", action="store_true")
 
 
 def main(args: argparse.Namespace) -> int:

@@ -1,4 +1,7 @@
-"""`ptxdiff fuzz`: assemble random PTX with every assembler and level, and check it against the emulator."""
+"""`ptxdiff fuzz`: assemble random PTX with every assembler and level, run it, and check it against the emulator.
+
+It runs on a GPU of the target; without one, the machine code runs on the CPU (`ptxdiff.sass`).
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import json
 import os
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,16 +58,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch", type=int, default=32, metavar="N", help="programs per module (default: %(default)s)")
     options.add(parser, "resume", "continue the campaign in the output folder")
     options.add(parser, "cluster", "run the batches on a Ray cluster: auto, HOST:PORT of its head, or local")
-    parser.add_argument("--no-gpu", action="store_true", help="look only for crashes, hangs and refusals")
+    parser.add_argument("--no-gpu", action="store_true", help="run the machine code on the CPU, also where a GPU is")
+    parser.add_argument(
+        "--no-run", action="store_true", help="run no machine code: look only for crashes, hangs and refusals"
+    )
     parser.add_argument(
         "--refusals", action="store_true",
         help="only programs with one illegal change, to find assemblers that accept what the emulator refuses, or the "
-        "reverse; without a GPU such programs always get half of the time",
+        "reverse; with --no-run such programs get half of the time",
     )  # fmt: skip
 
 
 def main(args: argparse.Namespace) -> int:
     """Run a campaign. Returns 1 if it has findings, else 0."""
+    from ptxdiff.fuzz.execution import MachineCodeInterpreter
     from ptxdiff.fuzz.files import JOURNAL
 
     folder = Path(args.output)
@@ -77,9 +85,11 @@ def main(args: argparse.Namespace) -> int:
     if args.cluster:
         return _on_cluster(args, folder)
     runner, target = _runner(args)
-    plan = _plan(args, target)
+    plan = replace(_plan(args, target), interpreted=isinstance(runner, MachineCodeInterpreter))
     campaign = _campaign(plan, runner, journal, max(1, args.jobs))
-    where = "on the GPU" if runner else "without a GPU: only crashes, hangs and refusals"
+    where = "only crashes, hangs and refusals"
+    if runner:
+        where = "machine code on the CPU" if plan.interpreted else "on the GPU"
     say(f"{target}, {', '.join(a.label for a in plan.assemblers)}, {where}")
     campaign.run(args.seconds if runner else args.seconds / 2, args.programs, _progress)
     found = _finish(folder, campaign)
@@ -173,14 +183,16 @@ def _refusals(args: argparse.Namespace, folder: Path, seconds: float) -> int:
 
 
 def _runner(args: argparse.Namespace) -> tuple[MachineCodeRunner | None, str]:
-    """The runner on a GPU of the target (None without one), and the target."""
-    from ptxdiff.fuzz.execution import GpuRunner
+    """The runner on a GPU of the target, else on the CPU (None if no machine code is to run), and the target."""
+    from ptxdiff.fuzz.execution import GpuRunner, MachineCodeInterpreter
     from ptxdiff.processes.child import of_target
     from ptxdiff.processes.gpus import gpus
 
     target = _named_target(args) or next((g.target for g in gpus()), "sm_90a")
+    if args.no_run:
+        return None, target
     device = None if args.no_gpu else of_target(target)
-    return (GpuRunner(device) if device else None), target
+    return (GpuRunner(device) if device else MachineCodeInterpreter(target)), target
 
 
 def _named_target(args: argparse.Namespace) -> str | None:
@@ -271,4 +283,7 @@ def _summary(state: Tried, places: Sequence[Path]) -> None:
     for place, finding in zip(places, ordered, strict=True):
         say(f"\n{place}: {finding.kind}, {finding.size} instructions: {finding.skeleton}\n{story(finding)}")
     refused = f"; the emulator refused {state.refused_here} programs" if state.refused_here else ""
+    if state.unread:
+        refused += f"; of {state.unread} runs the machine code could not be read, most often: "
+        refused += "; ".join(f"{words} ({count})" for words, count in state.why.most_common(3))
     say(f"\n{state.programs} programs, {len(places)} findings, {state.known} more programs show known ones{refused}")

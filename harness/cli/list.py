@@ -17,6 +17,7 @@ from ptxdiff.model.case import Case
 from ptxdiff.model.derive import asm_form, packs_of
 from ptxdiff.model.ptx_variant import PtxVariant
 from ptxdiff.model.variants import AsmVariant, CaseError, Variant
+from ptxdiff.suggestions import nearest
 
 if TYPE_CHECKING:
     from ptxdiff.model.naming import Named
@@ -231,8 +232,6 @@ def _one_case(chosen: Named) -> None:
 
 def _using(word: str, chosen: Sequence[Named]) -> list[Named]:
     """The variants whose PTX contains an instruction. If there is none, raises UsageError with the nearest names."""
-    from difflib import get_close_matches
-
     found: list[Named] = []
     known: set[str] = set()
     for one in chosen:
@@ -243,7 +242,7 @@ def _using(word: str, chosen: Sequence[Named]) -> list[Named]:
             found.append(replace(one, variants=variants))
     if not found:
         opcode = word.partition(".")[0]
-        near = sorted(n for n in known if uses(n, opcode)) or get_close_matches(word, sorted(known), 5, 0.3)
+        near = sorted(n for n in known if uses(n, opcode)) or nearest(word, known, 0.3, 5)
         raise UsageError(f"no variant here uses {word}; the nearest that are used: {', '.join(near) or 'none'}")
     return found
 

@@ -24,6 +24,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         parser, "only", "parts to show (repeatable)", choices=("asm", "ptx", "sass", "resources"), action="append"
     )
 
+    options.add(
+        parser, "trace", "follow a thread (default: 0) of the first launch, in PTX and machine code side by side",
+        type=int, nargs="?", const=0, metavar="THREAD",
+    )  # fmt: skip
+    options.add(parser, "assembler", "with --trace: the ptxas that assembles (default: bundled)")
+    options.add(parser, "opt", "with --trace: its level (default: 3)")
+
 
 def main(args: argparse.Namespace) -> int:
     """Print the parts. Returns 1 if the compiler or assembler refuses a variant, else 0."""
@@ -57,6 +64,8 @@ def _show(loaded: LoadedCase, name: str, target: str, args: argparse.Namespace) 
     from ptxdiff.model.derive import asm_form, compiled_form, packs_of
     from ptxdiff.model.variants import AsmVariant, CaseError
 
+    if args.trace is not None:
+        return _trace(loaded, name, target, args)
     variant = loaded.case.variants[name]
     parts = args.only or ["asm", "ptx", "sass", "resources"]
     pack = args.pack or (min(packs_of(loaded.case, variant)) if isinstance(variant, AsmVariant) else 1)
@@ -87,4 +96,46 @@ def _show(loaded: LoadedCase, name: str, target: str, args: argparse.Namespace) 
         say(f"## SASS, ptxas {made.ptxas}\n{made.sass or 'nvdisasm cannot read code for this target'}")
     if "resources" in parts:
         say("## resources\n" + ", ".join(f"{k} {v}" for k, v in made.resources.items()))
+    return 0
+
+
+def _trace(loaded: LoadedCase, name: str, target: str, args: argparse.Namespace) -> int:
+    """Print a thread's instructions in PTX and in machine code. Returns 1 if there are none."""
+    from dataclasses import replace
+
+    from ptxdiff.backends.parting import side_by_side
+    from ptxdiff.backends.sass import SassBackend
+    from ptxdiff.emulator import PtxError
+    from ptxdiff.jobs import Outcome
+    from ptxdiff.running.assemblers import AssemblerChoice
+    from ptxdiff.running.item import Item
+    from ptxdiff.running.run import jobs
+    from ptxdiff.triton.installation import NoTriton
+    from ptxdiff.triton.ptxas import NoAssembler
+
+    backend = SassBackend()
+    if reason := backend.unavailable(target):
+        raise UsageError(reason)
+    try:
+        (chosen, *_) = AssemblerChoice.of(args.assembler, args.opt, "quick").resolved("sass", target)
+    except (NoAssembler, NoTriton) as e:
+        raise UsageError(f"--assembler: {e}") from None
+    job = next((job for _, job in jobs(Item(loaded, name, target, "sass"), backend, "quick") if job is not None), None)
+    if job is None:
+        raise UsageError(f"{loaded.name}::{name} has no launch to follow")
+    try:
+        found = backend.traces(replace(job, setup=replace(job.setup, assembler=chosen)), args.trace)
+    except PtxError as e:
+        say(f"not followed: {e.message}")
+        return 1
+    if isinstance(found, Outcome):
+        say(f"{found.status}: {found.words}")
+        return 1
+    rows = side_by_side(*found)
+    if not rows:
+        raise UsageError(f"--trace={args.trace}: the launch has no such thread")
+    say(f"# {loaded.name}::{name}, {target}, thread {args.trace}: PTX, and machine code beside it")
+    width = min(80, max(len(left) for left, _ in rows))
+    for left, right in rows:
+        say(f"{left:<{width}} | {right}".rstrip())
     return 0

@@ -31,7 +31,6 @@ from typing import Literal
 
 from ptxdiff.emulator.kernel.trace import (
     LOCAL,
-    PRODUCTS,
     SHARED,
     TENSOR,
     WARP,
@@ -240,7 +239,7 @@ class _TracePair:
         mine, theirs = at.made_of(), beside.made_of()
         if bool(mine) and len(mine) == len(theirs):
             found = self._differing_element(mine, theirs, one, other)
-            if found is None and one.step.kind in _WHOLE and _equal(mine, theirs):
+            if found is None and one.step.facts.product in _WHOLE and _equal(mine, theirs):
                 return TraceDifference("operands", one, other)  # the operand registers also hold other elements
             return found
         if mine or theirs:
@@ -355,8 +354,8 @@ class _TracePair:
         return _Condition((x, y), relation, (guard.value == 1) == holds, branch.executed, made)
 
 
-_WHOLE = PRODUCTS | {"wgmma"}
-"""Kinds of instructions whose results depend only on the elements that `made_of` lists."""
+_WHOLE = ("warp", "warpgroup")
+"""Products whose results depend only on the elements that `made_of` lists."""
 
 
 def _loaded(at: Reached) -> list[Taken]:

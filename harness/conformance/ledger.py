@@ -192,28 +192,6 @@ def _committed() -> Ledger:
     return read()
 
 
-# Operations that compute nothing, and so have no definition to confirm.
-_MOVING = frozenset(
-    [
-        "ld",
-        "ldu",
-        "st",
-        "cvta",
-        "bra",
-        "exit",
-        "nothing",
-        "nothing_here",
-        "barrier",
-        "warp_barrier",
-        "fence",
-        "proxy_fence",
-        "wgmma_fence",
-        "wgmma_commit",
-        "wgmma_wait",
-    ]
-)
-
-
 def confirmed(forms: Iterable[str]) -> bool:
     """Whether hardware confirms all of these forms; loads, stores, branches and barriers need no confirmation."""
     return all(_confirmed(form) for form in forms)
@@ -226,7 +204,7 @@ def _confirmed(form: str) -> bool:
     found = bound_of(form)
     opcode, *modifiers = form.split(".")
     bounds = find(opcode, tuple(modifiers))
-    if bounds and all(b.form.operation in _MOVING for b in bounds):
+    if bounds and not any(b.form.facts.computes for b in bounds):
         return True
     entry = _committed().entries.get(form)
     return entry is not None and found is not None and entry.status == CONFIRMED and entry.definition == digest(form)
@@ -363,7 +341,7 @@ def digest(form: str) -> str:
     if bound is None:
         raise KeyError(form)
     function = bound.form.function
-    if bound.form.operation in productforms.OPERATIONS:
+    if productforms.multiplies(bound.form):
         text = productforms.definition(form, _code, digest)
     elif function is None:
         text = bound.form.operation

@@ -11,20 +11,18 @@ from ptxdiff.emulator import isa
 from ptxdiff.emulator.isa.forms import FORMS, Bound, Form
 from ptxdiff.emulator.targets import Target
 
-OPERATIONS = ("mma", "mma_sp", "mma_scaled", "mma_sp_scaled", "wgmma", "wgmma_sp")
-"""The operations that multiply matrices."""
-
 
 @cache
 def bounds_of() -> Mapping[str, Bound]:
     """Every form by name, sorted."""
     isa.load()
-    found = {b.name: b for form in (*FORMS["mma"], *FORMS["wgmma"]) if _multiplies(form) for b in form.spellings()}
+    found = {b.name: b for form in (*FORMS["mma"], *FORMS["wgmma"]) if multiplies(form) for b in form.spellings()}
     return MappingProxyType({name: found[name] for name in sorted(found)})
 
 
-def _multiplies(form: Form) -> bool:
-    return form.operation in OPERATIONS
+def multiplies(form: Form) -> bool:
+    """Whether a form multiplies matrices, with a result in registers."""
+    return form.facts.product in ("warp", "warpgroup")
 
 
 def target_of(bound: Bound) -> str:
@@ -51,9 +49,9 @@ def definition(form: str, code: Callable[[Callable[..., object]], str], digest: 
     from ptxdiff.emulator.numeric import tensorcore
 
     bound = bounds_of()[form]
-    if bound.form.operation in ("wgmma", "wgmma_sp"):
+    if bound.form.facts.product == "warpgroup":
         return _of_a_warpgroup(form, bound, code)
-    if bound.form.operation in ("mma_sp", "mma_scaled", "mma_sp_scaled"):
+    if bound.form.operation != "mma":
         return _of_another(form, bound, code)
     how = mma.arithmetic_of(bound, Target.parse(target_of(bound)))
     functions: list[Any] = [

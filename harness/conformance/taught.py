@@ -4,22 +4,31 @@ A line says of a form in how many different contexts it ran in machine code whos
 in how many others the bits differed, and the digest of its definition then. A form is taught if it agreed in at least
 `CONTEXTS` and differed in none. A changed definition loses its line. `confirmed` and `refuted` count the contexts in
 which a GPU ran the same machine code and gave the same words, or others.
+
+Instructions without a row (control flow, memory, exchange, barriers, tensor cores) are "moves". `MOVES` counts for each
+of their forms the kernels that ran with it and gave the PTX's bits. Only an accusation of ptxas asks for these: without
+one, a result counts because the PTX gives the same bits.
 """
 
 from __future__ import annotations
 
+import ast
 import hashlib
+import inspect
 import json
+import textwrap
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
 from ptxdiff.conformance.ledger import _code
 from ptxdiff.sass import isa  # noqa: F401  declares the rows
+from ptxdiff.sass.machine import MachineStep
 from ptxdiff.sass.rows import ROWS, InstructionRow
 
 PATH = Path(__file__).with_name("taught.jsonl")
+MOVES = Path(__file__).with_name("moves.jsonl")
 CONTEXTS = 2
 """A context is a form of PTX, how its operands were given, and a level of ptxas."""
 
@@ -35,19 +44,55 @@ def targets() -> frozenset[str]:
     return frozenset(target for target, _ in _taught(PATH))
 
 
+def unsettled_moves(moves: Mapping[str, type[MachineStep]], target: str) -> list[str]:
+    """Those of some moves that are not taught on a target. moves: by form the kind of step that ran it."""
+    known = _moves(MOVES)
+    return sorted(f for f, step in moves.items() if (target, f, move_digest(step)) not in known)
+
+
+def weakest(forms: Iterable[str], target: str) -> tuple[str, int, int]:
+    """Of some forms that are taught: the one with the fewest contexts confirmed by a GPU, then the fewest at all.
+
+    Also its contexts, and those that a GPU confirmed. ("", 0, 0) if there is no form.
+    """
+    known = _taught(PATH)
+    standing = [(*known.get((target, form), (0, 0))[::-1], form) for form in forms]
+    confirmed, agreed, form = min(standing, default=(0, 0, ""))
+    return form, agreed, confirmed
+
+
 @cache
-def _taught(path: Path) -> frozenset[tuple[str, str]]:
+def _taught(path: Path) -> Mapping[tuple[str, str], tuple[int, int]]:
+    """The contexts of each form that is taught on a target, and those that a GPU confirmed."""
     if not path.exists():
-        return frozenset()
+        return {}
     agreed: Counter[tuple[str, str]] = Counter()
+    confirmed: Counter[tuple[str, str]] = Counter()
     differed: set[tuple[str, str]] = set()
     for line in map(json.loads, filter(None, path.read_text().splitlines())):
         form = line["target"], line["form"]
         if line["digest"] == digest(line["form"]):
             agreed[form] += line["agreed"]
+            confirmed[form] += line.get("confirmed", 0)
         if line["differed"] or line.get("refuted"):
             differed.add(form)
-    return frozenset(form for form, count in agreed.items() if count >= CONTEXTS and form not in differed)
+    kept = (form for form, count in agreed.items() if count >= CONTEXTS and form not in differed)
+    return {form: (agreed[form], confirmed[form]) for form in kept}
+
+
+@cache
+def _moves(path: Path) -> frozenset[tuple[str, str, str]]:
+    lines = [json.loads(line) for line in path.read_text().splitlines() if line] if path.exists() else []
+    return frozenset(
+        (e["target"], e["form"], e["digest"]) for e in lines if e["agreed"] >= CONTEXTS and not e["differed"]
+    )
+
+
+@cache
+def move_digest(step: type[MachineStep]) -> str:
+    """Eight digits that change with the code of a kind of step, and of the functions that it calls."""
+    own = ast.unparse(ast.parse(textwrap.dedent(inspect.getsource(step))))
+    return hashlib.sha256(f"{own} {_code(step.run)}".encode()).hexdigest()[:8]
 
 
 def digest(form: str) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,14 +24,15 @@ from ptxdiff.conformance.cuda import CudaContext
 from ptxdiff.conformance.forms import FormSnippet, Port
 from ptxdiff.conformance.inputs import Columns, Inputs
 from ptxdiff.conformance.measure import run_emulated
-from ptxdiff.conformance.taught import digest
+from ptxdiff.conformance.taught import digest, move_digest
 from ptxdiff.emulator.errors import PtxError
 from ptxdiff.emulator.kernel.memory.space import Buffer
 from ptxdiff.emulator.text.types import TYPES
 from ptxdiff.sass.cubin import MachineCode, machine_codes
 from ptxdiff.sass.disassembly import disassembled
 from ptxdiff.sass.errors import Unsupported
-from ptxdiff.sass.run import run_machine_code
+from ptxdiff.sass.machine import Computed, RefusedStep, prepared
+from ptxdiff.sass.run import Ran, run_machine_code
 from ptxdiff.triton.assemble import run_tool
 from ptxdiff.triton.targets import assembler, probe, tool
 
@@ -67,6 +69,8 @@ def _sequences() -> Iterator[tuple[str, str, tuple[str, ...], tuple[str, ...]]]:
     for shift, kind in (("shl.b32", "u32"), ("shr.u32", "u32"), ("shr.s32", "s32")):
         text = f"{{ .reg .b32 w; and.b32 w, $2, 31; {shift} $0, $1, w; }}"
         yield f"wrapped {shift}", text, (kind,), (kind, "u32")
+        text = f"{{ .reg .b32 v, w; and.b32 w, $2, 31; {shift} v, $1, w; xor.b32 $0, v, $2; }}"
+        yield f"wrapped {shift} and xor", text, (kind,), (kind, "u32")
     for operation in ("add", "mul"):
         text = f"mov.b64 v, {{$1, $1}}; mov.b64 w, {{$2, $3}}; {operation}.rn.f32x2 $0, v, w;"
         yield f"{operation} f32x2 of one", f"{{ .reg .b64 v, w; {text} }}", ("b64",), ("f32",) * 3
@@ -120,6 +124,27 @@ class Lesson:
     differed: set[str] = field(default_factory=set)
     confirmed: set[str] = field(default_factory=set)
     refuted: set[str] = field(default_factory=set)
+
+
+@dataclass
+class MoveLessons:
+    """What kernels showed of instructions without a row: by form and digest, the contexts that agreed and differed."""
+
+    agreed: dict[tuple[str, str], set[str]] = field(default_factory=dict)
+    differed: dict[tuple[str, str], set[str]] = field(default_factory=dict)
+
+    def note(self, ran: Ran, context: str, *, agreed: bool) -> None:
+        """Count a kernel whose bits were those of its PTX, or others."""
+        for form, step in ran.moves.items():
+            (self.agreed if agreed else self.differed).setdefault((form, move_digest(step)), set()).add(context)
+
+    def lines(self, target: str) -> list[str]:
+        """The lines of the ledger `taught.MOVES` for a target."""
+        return [
+            json.dumps({"target": target, "form": form, "agreed": len(self.agreed.get((form, digest), ())),
+                        "differed": len(self.differed.get((form, digest), ())), "digest": digest})
+            for form, digest in sorted({*self.agreed, *self.differed})
+        ]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -221,10 +246,11 @@ def teach(
     version: str,
     lessons: dict[str, Lesson],
     device: CudaContext | None = None,
+    moves: MoveLessons | None = None,
 ) -> dict[str, str]:
     """Run forms on a target at all levels; adds to the lessons. Returns the contexts that did not agree, with words.
 
-    device: a GPU of the target, which runs the same machine code.
+    device: a GPU of the target, which runs the same machine code. moves: gets the lessons on instructions without rows.
     """
     complaints: dict[str, str] = {}
     for given in GIVEN:
@@ -238,7 +264,7 @@ def teach(
                 loaded = None if device is None else (device, device.load(cubin))
                 for task in some:
                     context = f"{task.snippet.form} {given} -O{level}"
-                    words = _try(task, codes[task.name], context, lessons, loaded)
+                    words = _try(task, codes[task.name], context, lessons, loaded, moves)
                     if words:
                         complaints[context] = words
     return complaints
@@ -246,7 +272,7 @@ def teach(
 
 def _try(
     task: FormTask, code: MachineCode, context: str, lessons: dict[str, Lesson],
-    loaded: tuple[CudaContext, Any] | None = None,
+    loaded: tuple[CudaContext, Any] | None = None, moves: MoveLessons | None = None,
 ) -> str:  # fmt: skip
     outputs = [np.zeros_like(e) for e in task.expected]
     buffers = [Buffer(o, f"output {k}", defined=False) for k, o in enumerate(outputs)]
@@ -260,6 +286,8 @@ def _try(
     wrong = np.zeros(len(outputs[0]), np.bool_)
     for got, expected in zip(outputs, task.expected, strict=True):
         wrong |= got != expected
+    if moves is not None:
+        moves.note(ran, context, agreed=not wrong.any())
     on_device = None if loaded is None else _on_device(task, *loaded)
     same = on_device is not None and all((a == b).all() for a, b in zip(outputs, on_device, strict=True))
     for form in ran.forms:
@@ -310,19 +338,47 @@ def lines(lessons: dict[str, Lesson], target: str, of: str) -> list[str]:
     return [json.dumps(entry) for entry in made]
 
 
+def few(names: Sequence[str], target: str, contexts: int) -> list[str]:
+    """So many of some forms that each form of the table is in the machine code of `contexts` of them, if in so many.
+
+    ptxas assembles all of them once, at level 3 with operands in registers; none runs.
+    """
+    tools = assembler(target).path, str(tool("nvdisasm"))
+    every = []
+    for number, name in enumerate(names):
+        snippet = _snippet(name)
+        if snippet is None or not snippet.inputs or name in OPEN or forms.lacking(name, target):
+            continue
+        every.append(FormTask(f"form_{number}", snippet, "registers", [], []))
+    left: Counter[str] = Counter()
+    chosen = []
+    for start in range(0, len(every), GROUP):
+        some, cubin = assembled(every[start : start + GROUP], tools[0], LEVELS[-1], probe()[target].ptx_version, target)
+        codes = machine_codes(cubin, disassembled(cubin, tools[1])) if some else {}
+        for task in some:
+            steps = prepared(codes[task.name]).values()
+            found = {s.form for s in steps if isinstance(s, Computed)}
+            if not any(isinstance(s, RefusedStep) for s in steps) and any(left[f] < contexts for f in found):
+                left.update(found)
+                chosen.append(task.snippet.form)
+    return chosen
+
+
 def taught_again(
-    of: str, target: str, before: str, say: Callable[[str], None], device: CudaContext | None = None
-) -> str:
+    of: str, target: str, before: str, say: Callable[[str], None], device: CudaContext | None = None,
+    names: Sequence[str] | None = None,
+) -> str:  # fmt: skip
     """The ledger's text with new lines for what forms or sequences teach on a target. Raises NoAssembler and NoTriton.
 
     of: "forms" or "sequences". before: the ledger's text. say: gets each context that did not agree, in words. device:
-    as for `teach`.
+    as for `teach`. names: only these forms or sequences. Lines that hold stay then, unless a context differs or more
+    contexts than before agree.
     """
-    names = tuple(SEQUENCES) if of == "sequences" else tuple(forms.bounds_of())
+    every = tuple(SEQUENCES) if of == "sequences" else tuple(forms.bounds_of())
     lessons: dict[str, Lesson] = {}
     version = probe()[target].ptx_version
     tools = assembler(target).path, str(tool("nvdisasm"))
-    complaints = teach(names, target, *tools, version, lessons, device)
+    complaints = teach(every if names is None else names, target, *tools, version, lessons, device)
     for context, words in complaints.items():
         say(f"{target} {context}: {words}")
     kept, made = [], []
@@ -331,6 +387,12 @@ def taught_again(
         entry = json.loads(line)
         if (entry["target"], entry.get("of", "forms")) != (target, of):
             kept.append(line)
+            continue
+        lesson = lessons.get(entry["form"], Lesson())
+        holds = entry["digest"] == digest(entry["form"]) and entry["agreed"] >= len(lesson.agreed)
+        if names is not None and holds and not (lesson.differed or lesson.refuted):
+            kept.append(line)
+            lessons.pop(entry["form"], None)
         elif entry.get("confirmed"):
             confirmed[entry["form"], entry["digest"]] = entry["confirmed"]
     for entry in map(json.loads, lines(lessons, target, of)):

@@ -1,4 +1,5 @@
-"""PTX on the CPU, bit for bit: parse it, bind it as Triton does, run it. Needs only numpy, ml_dtypes, llvmlite, numba.
+"""PTX on the CPU, bit for bit: parse it, bind it as Triton does, run it. Needs only numpy and ml_dtypes; llvmlite and
+numba make it fast, and products of matrices need them.
 
 `emulate` runs an inline asm block on arrays, `trace` runs it on one pack step by step, `analyse` lists its
 instructions. `load_kernel` checks a module and `run_kernel` launches its kernel on `Buffer`s. Every error is a
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
         InputWritten,
         InternalError,
         NotElementwise,
+        NotInstalled,
         OperandError,
         PtxError,
         TimeLimit,
@@ -124,6 +126,7 @@ _NAMES = {
         "InputWritten",
         "InternalError",
         "NotElementwise",
+        "NotInstalled",
         "OperandError",
         "PtxError",
         "TimeLimit",
@@ -207,6 +210,7 @@ __all__ = [
     "InternalError",
     "Kernel",
     "NotElementwise",
+    "NotInstalled",
     "OperandError",
     "PtxError",
     "Requirement",

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
+from ptxdiff.extras import MissingPackage, advice, installed, missing_package
 from ptxdiff.tracebacks import ShortTraceback
 
 P = ParamSpec("P")
@@ -84,6 +85,10 @@ class TooLarge(PtxError):
     """The text, or what it asks for, exceeds a limit of the emulator (`ptxdiff.emulator.limits`) or of CUDA."""
 
 
+class NotInstalled(PtxError):
+    """Running it needs a package that is not installed. The message has the command that installs it."""
+
+
 class InternalError(PtxError):
     """A fault of the emulator itself, not of the text: please report it. `__cause__` has the exception behind it."""
 
@@ -119,10 +124,18 @@ class MemoryFault(ExecutionError):
     thread."""
 
 
+_COMPILERS = ("numba", "llvmlite")
+"""What products of matrices need."""
+
+
 def unexpected(error: Exception, doing: str) -> PtxError:
     """The PtxError that replaces an exception that no check of the emulator expected."""
     if isinstance(error, MemoryError):
         return TooLarge(f"this machine has too little memory for {doing}")
+    if isinstance(error, MissingPackage):
+        return NotInstalled(str(error))
+    if missing_package(error) in _COMPILERS:
+        return NotInstalled(advice([p for p in _COMPILERS if not installed(p)], "running matrix products"))
     found = f"{type(error).__name__}: {error}"
     return InternalError(f"the emulator has a fault in {doing} ({found[:500]}); please report it with this text")
 

@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass
 
 from ptxdiff.emulator.targets import Target
+from ptxdiff.extras import SLOW_WITHOUT_COMPILER, installed
 
 SNIPPET_SECONDS = 10.0
 """Seconds that a call of `emulate` may run for all its elements, by default."""
@@ -113,9 +114,10 @@ class Deadline:
     def words(self) -> str:
         """The error message."""
         progress = f", {self._done:,} of {self._total:,} {self._unit} done" if self._done else ""
+        slow = "" if installed("llvmlite") else f"; {SLOW_WITHOUT_COMPILER}"
         return (
             f"{STILL_RUNNING} {self.seconds:g} s{progress}: an endless loop? "
-            "limit= (for cases --ptx-limit) gives the whole call more seconds, limit=None has no limit"
+            f"limit= (for cases --ptx-limit) gives the whole call more seconds, limit=None has no limit{slow}"
         )
 
 

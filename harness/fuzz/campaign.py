@@ -26,7 +26,8 @@ class Tried:
     """The progress of a campaign.
 
     known: the number of programs that show a finding in `avoid` or an earlier one; they are not reduced again.
-    refused_here: the number of programs that the emulator refused.
+    refused_here: the number of programs that the emulator refused. unread: runs of which the interpreter of machine
+    code gave no bits; why: the reasons, with their numbers.
     """
 
     batches: set[int] = field(default_factory=set)
@@ -34,6 +35,8 @@ class Tried:
     runs: int = 0
     known: int = 0
     refused_here: int = 0
+    unread: int = 0
+    why: Counter[str] = field(default_factory=Counter)
     findings: dict[tuple[str, str, tuple[str, ...]], PtxasFault] = field(default_factory=dict)
 
 
@@ -91,6 +94,8 @@ class FuzzCampaign:
         self.state.known += judged.known
         self.state.programs += judged.programs
         self.state.refused_here += judged.refused
+        self.state.unread += judged.unread
+        self.state.why.update(judged.why)
         self.state.batches.add(judged.number)
         self._journal.note({"batch": judged.number, "programs": judged.programs, "refused": judged.refused})
 

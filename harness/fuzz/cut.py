@@ -13,8 +13,6 @@ from functools import partial
 from ptxdiff.fuzz.pieces import FlowProgram, Piece
 from ptxdiff.fuzz.program import Operand, Variable
 
-_ACT = frozenset({"atom", "atomg", "ld.volatile", "shfl", "vote", "activemask", "barrier", "bar", "mbarrier", "redux"})
-"""Opcodes that are kept if their results are not read, because they have side effects or synchronise threads."""
 _CONSTANTS = ("0", "1", "-1")
 
 StandIn = Callable[[Variable, Sequence[Variable]], Operand | None]
@@ -145,4 +143,4 @@ def _read(pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
     def is_read(place: int, piece: Piece) -> bool:
         return piece.carries or any(readers.get(w, set()) - {place} for w in piece.writes)
 
-    return tuple(p for k, p in enumerate(pieces) if not p.outs or p.opcode in _ACT or is_read(k, p))
+    return tuple(p for k, p in enumerate(pieces) if not p.outs or p.acts or is_read(k, p))

@@ -1,4 +1,4 @@
-"""Run the programs' machine code on a GPU, in the process that owns the GPU."""
+"""Run the programs' machine code: on a GPU, in the process that owns it, or on the CPU, instruction by instruction."""
 
 from __future__ import annotations
 
@@ -8,17 +8,31 @@ from typing import Protocol
 
 import numpy as np
 
+from ptxdiff.emulator import Buffer, PtxError
 from ptxdiff.fuzz.oracle import THREADS, Words
 from ptxdiff.fuzz.program import BLOCK, OUTPUTS
 from ptxdiff.processes.child import Device, DeviceFault
+from ptxdiff.sass.cubin import MachineCode, machine_code, machine_codes
+from ptxdiff.sass.disassembly import disassembled
+from ptxdiff.sass.errors import ScheduleDependence, Unsupported
+from ptxdiff.sass.run import Ran, run_machine_code
+from ptxdiff.triton.targets import tool
 
 LIMIT = 30.0  # seconds for the programs of one module; their loops end after eight iterations
 
 
-class MachineCodeRunner(Protocol):
-    """The protocol of devices that run machine code."""
+@dataclass(frozen=True)
+class NotRead:
+    """A program that the interpreter of machine code does not run. schedule: its bits depend on the schedule."""
 
-    def run(self, cubin: bytes, inputs: Sequence[Words]) -> list[Words] | str:
+    words: str
+    schedule: bool = False
+
+
+class MachineCodeRunner(Protocol):
+    """The protocol of what runs machine code."""
+
+    def run(self, cubin: bytes, inputs: Sequence[Words]) -> Sequence[Words | NotRead] | str:
         """The outputs of the kernels p0, p1, ... of a module on their inputs, or the device's fault as a text."""
 
 
@@ -35,6 +49,42 @@ class GpuRunner:
         except DeviceFault as fault:
             return str(fault)
         return found
+
+
+@dataclass(frozen=True)
+class MachineCodeInterpreter:
+    """The machine code on the CPU, for a target."""
+
+    target: str
+
+    def run(self, cubin: bytes, inputs: Sequence[Words]) -> Sequence[Words | NotRead] | str:
+        """See `MachineCodeRunner`."""
+        return [one if isinstance(one, NotRead) else one[0] for one in self.ran(cubin, inputs)]
+
+    @staticmethod
+    def code(cubin: bytes, name: str) -> MachineCode:
+        """A kernel of a module. Raises Unsupported."""
+        return machine_code(cubin, disassembled(cubin, tool("nvdisasm"), keep=False), name)
+
+    def ran(self, cubin: bytes, inputs: Sequence[Words]) -> list[tuple[Words, Ran] | NotRead]:
+        """The outputs of each kernel, with the forms of machine instructions that ran."""
+        try:
+            codes = machine_codes(cubin, disassembled(cubin, tool("nvdisasm"), keep=False))
+        except Unsupported as refusal:
+            return [NotRead(refusal.message)] * len(inputs)
+        return [_interpreted(codes[f"p{k}"], given) for k, given in enumerate(inputs)]
+
+
+def _interpreted(code: MachineCode, inputs: Words) -> tuple[Words, Ran] | NotRead:
+    outputs = np.zeros((len(inputs), OUTPUTS), np.uint32)
+    buffers = [Buffer(np.array(inputs), "inputs"), Buffer(outputs, "outputs", defined=False)]
+    try:
+        ran = run_machine_code(code, buffers, (len(inputs) // BLOCK,), BLOCK, limit=LIMIT)
+    except ScheduleDependence as fault:
+        return NotRead(fault.message, schedule=True)
+    except PtxError as error:
+        return NotRead(error.message)
+    return outputs, ran
 
 
 def run_here(cubin: bytes, inputs: Words) -> list[Words]:

@@ -104,15 +104,24 @@ def story(finding: PtxasFault) -> str:
     """An explanation of a finding for readers without previous knowledge: what differs, and what to do."""
     who = " and ".join(finding.assemblers)
     if finding.kind != "wrong":
-        return f"{who}: {finding.kind}. {finding.words}".strip()
+        told = [f"{who}: {finding.kind}. {finding.words}".strip()]
+        if finding.expected != finding.given:
+            told.append(f"Words: {_hex(finding.given)}; by the PTX ISA: {_hex(finding.expected)}")
+        return "\n".join([*told, finding.parting] if finding.parting else told)
     differ = next(k for k, (a, b) in enumerate(zip(finding.expected, finding.given, strict=True)) if a != b)
     inputs = ", ".join(f"%r{k} = {w:#010x}" for k, w in enumerate(finding.inputs))
     right = " and ".join(finding.right)
+    known_by = [
+        "The machine code ran on the CPU, instruction by instruction; no GPU has confirmed it. Each form of machine "
+        "instruction that ran gave the bits of PTX elsewhere.",
+        finding.parting,
+    ]
     lines = [
         f"Machine code of {who} gives other bits than this PTX specifies.",
         f"For {inputs} word {differ} of the output is {finding.given[differ]:#010x}; "
         f"by the PTX ISA it is {finding.expected[differ]:#010x}"
         + (f", which {right} gives." if right else "; none of the tried assemblers gives that."),
+        *(known_by if finding.interpreted else ()),
         "The PTX is correct; the assembler is wrong. Report program.ptx with this text and the version of ptxas to "
         "NVIDIA (developer.nvidia.com/bugs).",
         f"As a workaround, assemble with {finding.right[0]}, or use other instructions."
@@ -120,6 +129,10 @@ def story(finding: PtxasFault) -> str:
         else "As a workaround, use other instructions.",
     ]
     return "\n".join(lines)
+
+
+def _hex(words: Sequence[int]) -> str:
+    return " ".join(f"{w:#010x}" for w in words)
 
 
 def _write_case(place: Path, finding: PtxasFault, target: str) -> None:

@@ -5,27 +5,30 @@ A batch needs no other batch and no journal, so any machine can judge it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from ptxdiff.emulator import PtxError
+from ptxdiff.emulator import Buffer, Kernel, PtxError, load_kernel
 from ptxdiff.fuzz.assemblers import Ptxas
-from ptxdiff.fuzz.execution import MachineCodeRunner
+from ptxdiff.fuzz.execution import MachineCodeInterpreter, MachineCodeRunner, NotRead
 from ptxdiff.fuzz.generate import program
-from ptxdiff.fuzz.oracle import Words, expected, inputs_of, text_of
-from ptxdiff.fuzz.program import RandomProgram
+from ptxdiff.fuzz.oracle import Words, emulated_words, expected, inputs_of, text_of
+from ptxdiff.fuzz.program import BLOCK, OUTPUTS, RandomProgram
 from ptxdiff.fuzz.reduce import Shows, candidates, reduced_by_rounds
 from ptxdiff.fuzz.unroll import unrolled_random
+from ptxdiff.model.assemblers import LEVELS
 
 
 @dataclass(frozen=True)
 class FuzzPlan:
     """The plan of a campaign.
 
-    weights: of the families. avoid: skeletons of known faults. batch: the number of programs in a module.
+    weights: of the families. avoid: skeletons of known faults. batch: the number of programs in a module. interpreted:
+    whether the machine code runs on the CPU.
     """
 
     seed: str
@@ -35,11 +38,13 @@ class FuzzPlan:
     weights: Mapping[str, float]
     avoid: frozenset[str] = frozenset()
     batch: int = 32
+    interpreted: bool = False
 
     def identity(self) -> dict[str, Any]:
         """The values that must be the same to continue a journal."""
-        return {"seed": self.seed, "target": self.target, "weights": dict(self.weights), "batch": self.batch,
-                "assemblers": [a.label for a in self.assemblers]}  # fmt: skip
+        found = {"seed": self.seed, "target": self.target, "weights": dict(self.weights), "batch": self.batch,
+                 "assemblers": [a.label for a in self.assemblers]}  # fmt: skip
+        return found | ({"interpreted": True} if self.interpreted else {})
 
 
 @dataclass(frozen=True)
@@ -47,10 +52,13 @@ class PtxasFault:
     """A fault of an assembler, reduced.
 
     kind: "wrong" (other bits than the emulator's), "crashed", "hung", "refused" (a program that the emulator accepts),
-    "stopped the device", or "unsettled" (other bits that could not be reproduced). assemblers: the labels of those that
-    show it. right: the labels of those that agree with the emulator on the reduced program. skeleton: its opcodes.
-    size: its number of instructions. text: the reduced program as a module with one kernel p0. words: the error text.
-    inputs, expected, given: words of the first thread that differs. seen: the number of programs that showed it.
+    "stopped the device", "depends on the schedule" (machine code on the CPU gives other bits in another schedule), or
+    "unsettled" (other bits that could not be reproduced, or that do not prove a fault). assemblers: the labels of those
+    that show it. right: the labels of those that agree with the emulator on the reduced program. skeleton: its opcodes.
+    size: its number of instructions. text: the reduced program as a module with one kernel p0. words: the error text,
+    or the reason why nobody is accused. inputs, expected, given: words of the first thread that differs. seen: the
+    number of programs that showed it. interpreted: whether the bits are those of machine code on the CPU. parting: the
+    machine instruction where values first part, and the weakest form that ran.
     """
 
     kind: str
@@ -65,11 +73,16 @@ class PtxasFault:
     expected: tuple[int, ...] = ()
     given: tuple[int, ...] = ()
     seen: int = 1
+    interpreted: bool = False
+    parting: str = ""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """An assembled batch. cubins: for each assembler how it ended, the machine code, and its error text."""
+    """An assembled batch. cubins: for each assembler how it ended, the machine code, and its error text.
+
+    given: for each assembler the outputs of its machine code, if the worker that made the batch ran it.
+    """
 
     number: int
     programs: tuple[RandomProgram, ...]
@@ -77,6 +90,7 @@ class Batch:
     expected: tuple[Words, ...]
     cubins: tuple[tuple[str, bytes, str], ...]
     refused: int
+    given: tuple[Sequence[Words | NotRead] | str, ...] = ()
 
 
 def prepared(plan: FuzzPlan, number: int) -> Batch:
@@ -96,7 +110,11 @@ def prepared(plan: FuzzPlan, number: int) -> Batch:
     for one in plan.assemblers:
         done = one.assemble(text_of(programs, plan.target), plan.target)
         cubins.append((done.ended, done.cubin, done.words))
-    return Batch(number, tuple(programs), tuple(seeds), tuple(right), tuple(cubins), refused)
+    given: list[Sequence[Words | NotRead] | str] = []
+    if plan.interpreted:
+        inputs, runner = [inputs_of(seed) for seed in seeds], MachineCodeInterpreter(plan.target)
+        given = [runner.run(cubin, inputs) if ended == "assembled" else "" for ended, cubin, _ in cubins]
+    return Batch(number, tuple(programs), tuple(seeds), tuple(right), tuple(cubins), refused, tuple(given))
 
 
 @dataclass(frozen=True)
@@ -104,6 +122,7 @@ class JudgedBatch:
     """The result of judging a batch.
 
     known: the number of programs that show an earlier finding. plan: on a cluster, the digest of the node's plan.
+    unread: runs of which the interpreter of machine code gave no bits; why: the reasons, with their numbers.
     """
 
     number: int
@@ -113,6 +132,8 @@ class JudgedBatch:
     known: int
     findings: tuple[PtxasFault, ...]
     plan: str = ""
+    unread: int = 0
+    why: Mapping[str, int] = field(default_factory=dict)
 
 
 class BatchJudge:
@@ -125,24 +146,30 @@ class BatchJudge:
         self.plan, self.runner, self.before = plan, runner, before
         self.findings: list[PtxasFault] = []
         self.known = self.runs = 0
+        self.unread: Counter[str] = Counter()
 
     def judge(self, batch: Batch) -> JudgedBatch:
         """Run the machine code, and compare its outputs with the emulator's."""
         inputs = [inputs_of(seed) for seed in batch.seeds]
-        for one, (ended, cubin, words) in zip(self.plan.assemblers, batch.cubins, strict=True):
+        for number, (one, (ended, cubin, words)) in enumerate(zip(self.plan.assemblers, batch.cubins, strict=True)):
             if ended != "assembled":
                 self._ended_badly(batch, one, words)
             elif self.runner is not None:
-                given = self.runner.run(cubin, inputs)
+                given = batch.given[number] if batch.given else self.runner.run(cubin, inputs)
                 self.runs += len(inputs)
                 if isinstance(given, str):
                     self._stopped(batch, one, given)
                     continue
                 for place, (right, got) in enumerate(zip(batch.expected, given, strict=True)):
-                    if not np.array_equal(right, got):
+                    if isinstance(got, NotRead) and not got.schedule:
+                        self.unread[got.words] += 1
+                    elif isinstance(got, NotRead) or not np.array_equal(right, got):
                         self.differs(batch.programs[place], batch.seeds[place], one)
-        found = tuple(self.findings)
-        return JudgedBatch(batch.number, len(batch.programs), batch.refused, self.runs, self.known, found)
+        found, unread = tuple(self.findings), sum(self.unread.values())
+        return JudgedBatch(
+            batch.number, len(batch.programs), batch.refused, self.runs, self.known, found, unread=unread,
+            why=dict(self.unread),
+        )  # fmt: skip
 
     def differs(self, program: RandomProgram, seed: str, one: Ptxas) -> None:
         """Add a finding for a program that gives other bits than the emulator: reduced, or "unsettled" if the bits
@@ -170,12 +197,12 @@ class BatchJudge:
         given = self._run([programs[p] for p in places], inputs, one) if places else None
         if given is not None:
             for place, wanted, got in zip(places, right, given, strict=True):
-                shown[place] = not np.array_equal(wanted, got)
+                shown[place] = got.schedule if isinstance(got, NotRead) else not np.array_equal(wanted, got)
         elif len(programs) > 1:  # one faulty program may make the whole module fail, so each runs alone
             return [self._wrong([p], inputs, one)[0] for p in programs]
         return shown
 
-    def _run(self, programs: Sequence[RandomProgram], inputs: Words, one: Ptxas) -> list[Words] | None:
+    def _run(self, programs: Sequence[RandomProgram], inputs: Words, one: Ptxas) -> Sequence[Words | NotRead] | None:
         done = one.assemble(text_of(programs, self.plan.target), self.plan.target)
         if self.runner is None or done.ended != "assembled":
             return None
@@ -212,19 +239,28 @@ class BatchJudge:
             return finding
         right = expected(made, inputs, self.plan.target)
         agree, differ, shown = [], [], None
-        for other in self.plan.assemblers:
+        others = self.plan.assemblers
+        if self.plan.interpreted:  # no accusation without a level that is right: look at those of this ptxas too
+            levels = (Ptxas(replace(one.choice, level=level)) for level in LEVELS)
+            others = tuple(dict.fromkeys((*others, *levels)))
+        for other in others:
             given = self._run([made], inputs, other)
             if given is None:
                 continue
-            if np.array_equal(right, given[0]):
+            got = given[0]
+            if isinstance(got, NotRead):
+                if other == one:
+                    kind = "depends on the schedule" if got.schedule else "unsettled"
+                    return replace(finding, kind=kind, words=got.words, interpreted=True)
+            elif np.array_equal(right, got):
                 agree.append(other.label)
             else:
                 differ.append(other.label)
-                shown = given[0] if other == one else shown
+                shown = got if other == one else shown
         if shown is None:
             return replace(finding, kind="unsettled")
         lane = int(np.flatnonzero((right != shown).any(axis=1))[0])
-        return replace(
+        finding = replace(
             finding,
             assemblers=tuple(differ),
             right=tuple(agree),
@@ -232,16 +268,65 @@ class BatchJudge:
             expected=tuple(map(int, right[lane])),
             given=tuple(map(int, shown[lane])),
         )
+        return self._proved(finding, inputs, lane, one) if self.plan.interpreted else finding
+
+    def _proved(self, finding: PtxasFault, inputs: Words, lane: int, one: Ptxas) -> PtxasFault:
+        """A finding of the interpreter; "unsettled" unless it proves a fault of the assembler."""
+        doubt, parting = interpreted_proof(finding.text, self.plan.target, one, inputs, lane)
+        if not doubt and not finding.right:
+            doubt = "no level and no other ptxas gives the emulator's bits"
+        kind = "unsettled" if doubt else finding.kind
+        return replace(finding, kind=kind, words=doubt, parting=parting, interpreted=True)
 
     def _is_known(self, made: RandomProgram, one: Ptxas) -> bool:
         """Whether the program contains a known fault's instructions in order. Counts such programs."""
-        found = [f for f in (*self.before, *self.findings) if one.label in f.assemblers and f.kind != "unsettled"]
+        known = (*self.before, *self.findings)
+        found = [f for f in known if one.label in f.assemblers and (f.kind != "unsettled" or f.interpreted)]
         opcodes = made.skeleton.split()
         for skeleton in (*self.plan.avoid, *(f.skeleton for f in found)):
             if skeleton and _within(skeleton.split(), opcodes):
                 self.known += 1
                 return True
         return False
+
+
+def interpreted_proof(text: str, target: str, one: Ptxas, inputs: Words, lane: int) -> tuple[str, str]:
+    """Why the machine code of kernel p0 does not accuse an assembler ("" if it does), and where values first part.
+
+    lane: a thread with other words.
+    """
+    from ptxdiff.backends.accusation import doubt_of_forms, doubt_of_ptx, standing
+
+    done = one.assemble(text, target)
+    (found,) = (
+        MachineCodeInterpreter(target).ran(done.cubin, [inputs]) if done.ended == "assembled" else [NotRead(done.words)]
+    )
+    if isinstance(found, NotRead):
+        return found.words, ""
+    words, ran = found
+    kernel = load_kernel(text, "p0")
+    doubt = doubt_of_ptx(kernel, fusion=True) or doubt_of_forms(ran, target)
+    parted = _parting(kernel, done.cubin, inputs, lane, words)
+    return doubt, "; ".join(filter(None, (parted, standing(ran, target))))
+
+
+def _parting(kernel: Kernel, cubin: bytes, inputs: Words, lane: int, given: Words) -> str:
+    """Where values of the machine code of p0 first part from the PTX's in a thread, in words."""
+    from ptxdiff.backends.parting import parting
+    from ptxdiff.emulator.kernel.trace import Launched, followed
+    from ptxdiff.sass import trace
+
+    def buffers() -> tuple[Buffer, Buffer]:
+        return Buffer(np.array(inputs), "inputs"), Buffer(np.zeros_like(given), "outputs", defined=False)
+
+    grid = (len(inputs) // BLOCK, 1, 1)
+    right = emulated_words(kernel, inputs)
+    place = int(np.flatnonzero(right[lane] != given[lane])[0])
+    ptx = followed(Launched(kernel, buffers(), grid, (BLOCK, 1, 1)), lane)
+    held = buffers()
+    steps = trace.followed(MachineCodeInterpreter.code(cubin, "p0"), held, grid, BLOCK, lane)
+    address = held[1].address + 4 * (lane * OUTPUTS + place)
+    return parting(ptx, steps, address, int(right[lane, place]))
 
 
 def _smallest(program: RandomProgram, shows: Shows[RandomProgram]) -> RandomProgram:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxdiff.emulator import Buffer, load_kernel, run_kernel
+from ptxdiff.emulator import Buffer, Kernel, load_kernel, run_kernel
 from ptxdiff.fuzz.generate import words
 from ptxdiff.fuzz.program import BLOCK, INPUTS, OUTPUTS, RandomProgram, entry, module
 from ptxdiff.model.targets import INTRODUCED, version_number
@@ -37,8 +37,12 @@ def expected(program: RandomProgram, inputs: Words, target: str) -> Words:
 
 def emulated(text: str, name: str, inputs: Words) -> Words:
     """The outputs of one kernel of a module, shape [THREADS, OUTPUTS]. Raises PtxError if the emulator refuses it."""
+    return emulated_words(load_kernel(text, name), inputs)
+
+
+def emulated_words(kernel: Kernel, inputs: Words) -> Words:
+    """The outputs of a kernel, shape [THREADS, OUTPUTS]. Raises PtxError."""
     outputs = np.zeros((len(inputs), OUTPUTS), np.uint32)
-    kernel = load_kernel(text, name)
     buffers = [Buffer(np.ascontiguousarray(inputs), "inputs"), Buffer(outputs, "outputs", defined=False)]
     run_kernel(kernel, buffers, (len(inputs) // BLOCK,), num_threads=BLOCK)
     return outputs

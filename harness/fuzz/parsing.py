@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from ptxdiff.emulator import PtxError
+from ptxdiff.emulator import PtxError, destination
+from ptxdiff.emulator.isa.lookup import facts_of
 from ptxdiff.emulator.text import (
     CodeBlock,
     Declaration,
@@ -21,11 +22,6 @@ from ptxdiff.emulator.text import (
 from ptxdiff.fuzz.pieces import FlowProgram, KernelPieces, Piece
 from ptxdiff.fuzz.program import Variable
 
-_WRITE_NOTHING = {
-    "st", "red", "bar", "barrier", "membar", "fence", "prefetch", "nanosleep", "griddepcontrol", "pmevent", "bra",
-    "ret", "exit", "trap", "brkpt", "setmaxnreg",
-}  # fmt: skip
-_LEFT_WHOLE = {"brx", "call"}
 _WORD = re.compile(r"(?<![\w$%.])%?[A-Za-z_$][\w$]*")
 _LINES_OF_DEBUGGING = re.compile(r"^\s*\.(?:loc|file)\b[^\n]*$", re.M)
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
@@ -91,7 +87,7 @@ class _Pieces:
             raise UnsupportedCode(f"{node.space} {node.name}")
 
     def _instruction(self, node: Instruction, names: Mapping[str, Variable], labels: Mapping[str, int]) -> Piece:
-        if node.opcode in _LEFT_WHOLE:
+        if facts_of(node.opcode, node.modifiers).control in ("table", "call"):
             raise UnsupportedCode(node.spelling)
         text = self._source(node.offset, node.offset).rstrip(";").rstrip()
         if "«" in text:
@@ -108,8 +104,8 @@ class _Pieces:
             # Without `.uni`, because after cutting the branch may diverge.
             text = "bra"
         writes = []
-        if node.opcode not in _WRITE_NOTHING and node.operands:
-            writes = [names[n] for n in _names(node.operands[0]) if n in names]
+        if (written := destination(node)) is not None:
+            writes = [names[n] for n in _names(written) if n in names]
         operands = [names[w] for w in _WORD.findall(text) if w in names]
         if operands[: len(writes)] != writes:
             raise UnsupportedCode(f"the destination of {node.spelling}")

@@ -8,10 +8,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from ptxdiff.emulator.isa.facts import Facts, true_of
+from ptxdiff.emulator.isa.lookup import facts_of
 from ptxdiff.fuzz.program import Operand, Variable
-
-ENDS = frozenset({"ret", "exit"})
-"""Opcodes that end a thread."""
 
 
 @dataclass(frozen=True)
@@ -32,14 +31,29 @@ class Piece:
     label: int = 0
 
     @property
+    def _spelling(self) -> list[str]:
+        return self.text.split(None, 1)[0].split(".") if self.text else [""]
+
+    @property
     def opcode(self) -> str:
         """`ld` of `ld.global.u32`; "" for a label."""
-        return self.text.split(None, 1)[0].partition(".")[0] if self.text else ""
+        return self._spelling[0]
+
+    @property
+    def facts(self) -> Facts:
+        """The facts of its instruction."""
+        opcode, *modifiers = self._spelling
+        return facts_of(opcode, tuple(modifiers))
+
+    @property
+    def acts(self) -> bool:
+        """Whether it does more than write its results: it has an effect, or other threads take part."""
+        return true_of(self.facts.effects, self._spelling) or bool(self.facts.exchanges)
 
     @property
     def carries(self) -> bool:
         """Whether it writes the carry flag, which is no register."""
-        return "cc" in self.text.partition(" ")[0].split(".")
+        return "cc" in self._spelling
 
     @property
     def writes(self) -> tuple[Operand, ...]:
@@ -54,7 +68,7 @@ class Piece:
     @property
     def passes(self) -> bool:
         """Whether a thread may continue after it."""
-        return self.guard is not None or self.opcode not in (*ENDS, "bra")
+        return self.guard is not None or self.facts.control not in ("end", "branch")
 
 
 @dataclass(frozen=True)

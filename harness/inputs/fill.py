@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
-from typing import TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxdiff.inputs import blocks, few_numbers, similar_magnitudes
+from ptxdiff.inputs.kernel_sets import units_of
 from ptxdiff.inputs.sets import InputSet, seed_of, stream, within
-from ptxdiff.model.arguments import Argument, format_of
+from ptxdiff.model.arguments import format_of
 from ptxdiff.model.case import Case
 from ptxdiff.model.match import Generated
 from ptxdiff.model.variants import CaseError
@@ -48,11 +46,7 @@ def _chosen_groups(inputs: InputSet, size: int, shuffled: int | None) -> NDArray
 
 
 def kernel_inputs(case: Case, case_name: str, set_name: str, sizes: Mapping[str, int]) -> Units:
-    """Inputs of a whole kernel: what the case generates, or each tensor filled with edges or random bits of its format.
-
-    `blocks/1` fills tensors of floats with runs of each kind; integers and scalars get random bits there. `few/k` gives
-    scalars and small tensors of floats the numbers that matter most, one after another. `near/k` gives tensors of
-    floats numbers of one size.
+    """Inputs of a whole kernel: what the case generates, or what a set of `kernel_sets` gives.
 
     Elements outside `where` are replaced by other elements of the set that lie inside.
     Inputs that are `generated` are made by the case's `generate` in every set, with the set's own random generator.
@@ -65,25 +59,9 @@ def kernel_inputs(case: Case, case_name: str, set_name: str, sizes: Mapping[str,
         return _all_within(case, _generated(case, case_name, set_name, sizes, shapes))
     made = [n for n, domain in case.domains.items() if isinstance(domain, Generated)]
     units = {n: u for n, u in _generated(case, case_name, set_name, sizes, shapes).items() if n in made} if made else {}
-    for name, argument in case.inputs.items():
-        if name in made:
-            continue
-        if set_name == blocks.NAME and has_blocks(argument):
-            units[name] = _blocks(case, f"{case_name}/{name}", argument, sizes)
-            continue
-        own = f"{case_name}/{name}"
-        if set_name in few_numbers.NAMES:
-            turned = few_numbers.few_units(case, name, set_name, sizes, seed_of(own, set_name))
-            if turned is not None:
-                units[name] = turned.reshape(shapes[name])
-                continue
-        size = int(np.prod(shapes[name]))
-        if set_name in similar_magnitudes.NAMES and similar_magnitudes.suits(argument):
-            units[name] = similar_magnitudes.near_units(case, name, set_name, size, seed_of(own, set_name)).reshape(
-                shapes[name]
-            )
-            continue
-        units[name] = stream(format_of(argument), own, set_name, size).reshape(shapes[name])
+    for name in case.inputs:
+        if name not in made:
+            units[name] = units_of(case, case_name, name, set_name, sizes)
     bounded = [n for n in case.domains if n not in made]
     return {n: units[n] for n in case.inputs} | {
         n: _kept(case, f"{case_name}/{n}", set_name, n, units[n]) for n in bounded
@@ -142,18 +120,6 @@ def _all_within(case: Case, units: Units) -> Units:
 def _inside(case: Case, name: str, units: NDArray[np.generic]) -> NDArray[np.bool_]:
     found = within(case.domains[name], {name: format_of(case.inputs[name])}, {name: units.reshape(-1)})
     return found.reshape(units.shape)
-
-
-def has_blocks(argument: Argument) -> TypeGuard[Shaped]:
-    """Whether `blocks/1` fills an argument with runs of values instead of random bits."""
-    return isinstance(argument, Shaped) and bool(argument.dims) and argument.format.is_float
-
-
-def _blocks(case: Case, name: str, argument: Shaped, sizes: Mapping[str, int]) -> NDArray[np.generic]:
-    formats = [format_of(a) for a in (*case.inputs.values(), *case.outputs.values())]
-    before = [argument.shape(s) for s in itertools.takewhile(lambda s: dict(s) != dict(sizes), case.sizes)]
-    declared = [f for f in formats if f.is_float]
-    return blocks.block_units(argument.format, name, argument.shape(sizes), before, declared)
 
 
 def _generated(

@@ -22,7 +22,7 @@ from ptxdiff.inputs.patterns import pattern_inputs
 from ptxdiff.inputs.rounding import rounding_inputs, sticky_inputs
 from ptxdiff.inputs.specials import combinations, special_units
 from ptxdiff.inputs.ties import tie_codes
-from ptxdiff.inputs.words import constant_words, word_inputs
+from ptxdiff.inputs.words import constant_pairs, constant_words, word_inputs
 from ptxdiff.model.arguments import format_of
 from ptxdiff.model.case import Case
 from ptxdiff.model.codes import units_of_hard_cases, values_of
@@ -131,12 +131,13 @@ def word_sets(case: Case, effort: str, variant: Variant, pack: int) -> list[Inpu
     """The sets whose inputs are what one invocation reads at a pack: tuples of `pack` inputs.
 
     `all-words-4/1` has all tuples, if they have at most as many bits as run exhaustively. Else there are `words-4/1`,
-    made from the formats and the reference's thresholds, and `constants-4/1`, made from the numbers in the variant's
-    code. None where an invocation reads a single code.
+    made from the formats and the reference's thresholds, and `constants-4/1` and `constants-pairs-4/1`, made from the
+    numbers in the variant's code. None where an invocation reads a single code.
     """
     if runs_all_words(case, effort, pack):
         return [all_words(case, pack)]
-    made = [_words(_Ref(case), effort, pack), _constant_words(_Ref(case), _Ref(variant), pack)]
+    of_code = [_constant_words(_Ref(case), _Ref(variant), pack, pairs) for pairs in (False, True)]
+    made = [_words(_Ref(case), effort, pack), *of_code]
     return [s for s in made if s.count]
 
 
@@ -145,7 +146,7 @@ def has_tuples(name: str) -> bool:
     return bool(_TUPLES.match(name))
 
 
-_TUPLES = re.compile(r"(all-words|words|constants)-\d+(-full)?/")
+_TUPLES = re.compile(r"(all-words|words|constants|constants-pairs)-\d+(-full)?/")
 
 
 def tuple_bits(case: Case, pack: int) -> int:
@@ -177,13 +178,14 @@ def _words(case_ref: _Ref, effort: str, pack: int) -> InputSet:
 
 
 @functools.lru_cache(maxsize=64)
-def _constant_words(case_ref: _Ref, variant_ref: _Ref, pack: int) -> InputSet:
+def _constant_words(case_ref: _Ref, variant_ref: _Ref, pack: int, pairs: bool) -> InputSet:
     case: Case = case_ref.of
     formats = {name: format_of(a) for name, a in case.inputs.items()}
     inside = functools.partial(within, case.domain, formats)
     numbers = constants_of(variant_ref.of)
-    columns = constant_words(formats, pack, numbers, None if case.domain is None else inside)
-    return _tuples(f"constants-{pack}/1", formats, columns, pack)
+    make = constant_pairs if pairs else constant_words
+    columns = make(formats, pack, numbers, None if case.domain is None else inside)
+    return _tuples(f"constants{'-pairs' if pairs else ''}-{pack}/1", formats, columns, pack)
 
 
 @functools.lru_cache(maxsize=32)

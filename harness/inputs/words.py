@@ -32,6 +32,8 @@ REGISTER = 32
 _ONE_LANE, _TWO_VALUES, _TWO_LANES, _PRODUCT, _ORTHOGONAL, _TWO_WORDS = (1 << k for k in (14, 12, 12, 12, 12, 11))
 """Elements of the parts of a set at quick effort. Parts with more have fewer edges; full effort has 16 times as many.
 """
+_TWO_NUMBERS = 1 << 13
+"""Elements of the tuples in which two numbers of the code, or one and another value, stand together."""
 _ORDINARY = 64
 """Ordinary codes of a format; a lane without a special value has one of them."""
 _PRIMES = (5, 7, 11, 13, 17, 31, 61, 127)
@@ -120,6 +122,17 @@ def constant_words(
         return [np.zeros(0, dtype=np.int64) for _ in formats]
     made = np.concatenate([lanes.units(_numbers_in_lanes(lanes, numbers)), *_numbers_in_words(lanes, numbers)])
     return _columns(formats, pack, made, inside)
+
+
+def constant_pairs(
+    formats: Mapping[str, Format], pack: int, numbers: Sequence[Number], inside: Inside | None
+) -> list[Codes]:
+    """Storage units of every input, in tuples of `pack` elements: two numbers of the asm, or a number and a value with
+    rules of its own, in every two lanes, and in patterns of lanes."""
+    lanes = _Lanes(tuple(formats.values()), pack)
+    if not _has_tuples(lanes) or not numbers:
+        return [np.zeros(0, dtype=np.int64) for _ in formats]
+    return _columns(formats, pack, lanes.units(_numbers_beside(lanes, numbers)), inside)
 
 
 def _has_tuples(lanes: _Lanes) -> bool:
@@ -465,14 +478,59 @@ def _numbers_in_lanes(lanes: _Lanes, numbers: Sequence[Number]) -> Codes:
     return np.concatenate(made)
 
 
+def _numbers_beside(lanes: _Lanes, numbers: Sequence[Number]) -> Codes:
+    """Two numbers, or a number and one of the few values, in every two lanes and in patterns of lanes.
+
+    The other lanes are zero or ordinary where two lanes are chosen; those of other inputs are ordinary in a pattern.
+    """
+    beside = {
+        f: np.concatenate(
+            [_as_codes([n & _bits(f) for n in _plain_numbers(f, numbers)]), _lane_numbers(f, numbers)]
+        ).tolist()
+        for f in lanes.single
+    }
+    made = [np.zeros((0, len(lanes.single)), dtype=np.int64)]
+    two = list(itertools.combinations(range(len(lanes.single)), 2))
+    room = max(4, int((_TWO_NUMBERS // lanes.pack / max(1, 2 * len(two))) ** 0.5))
+    for number, (i, j) in enumerate(two):
+        columns = [_mixed(beside[f], _few(f), room) for f in (lanes.single[i], lanes.single[j])]
+        one, other = (grid.reshape(-1) for grid in np.meshgrid(*columns, indexing="ij"))
+        for rows in _backgrounds(lanes, one.size, 8000 + number)[::2]:
+            changed = rows.copy()
+            changed[:, i], changed[:, j] = one, other
+            made.append(changed)
+    for group in _same_formats(lanes):
+        fmt = lanes.single[group[0]]
+        masks = _patterns(len(group))
+        room = max(4, int((_TWO_NUMBERS // lanes.pack / (len(masks) * len(lanes.formats))) ** 0.5))
+        values = _mixed(beside[fmt], _few(fmt), room)
+        pairs = np.array([(a, b) for a in values for b in values if a != b], dtype=np.int64)
+        rows = np.where(masks[:, None, :], pairs[None, :, :1], pairs[None, :, 1:]).reshape(-1, len(group))
+        changed = _backgrounds(lanes, len(rows), 9000)[2].copy()
+        changed[:, group] = rows
+        made.append(changed)
+    return np.concatenate(made)
+
+
+def _mixed(numbers: Sequence[int], few: Codes, count: int) -> Codes:
+    """At most `count` values: numbers first, then some of the few values, at least a third of the whole."""
+    chosen = [*list(dict.fromkeys(numbers))[: count - count // 3], *few[:count].tolist(), *numbers]
+    return np.array(list(dict.fromkeys(chosen))[:count], dtype=np.int64)
+
+
 def _lane_numbers(fmt: Format, numbers: Sequence[Number]) -> Codes:
     """The numbers as codes of one lane, cut into parts of its width, with the next ones and the negations."""
+    near = [v for n in _plain_numbers(fmt, numbers) for v in (n, n + 1, n - 1, -n, ~n)]
+    kept = dict.fromkeys(n & _bits(fmt) for n in near)
+    return _as_codes(list(kept)[: 5 * _NUMBERS])
+
+
+def _plain_numbers(fmt: Format, numbers: Sequence[Number]) -> list[int]:
+    """The numbers as codes of one lane, and those that are wider cut into parts of its width."""
     whole = numbers_as_bits(fmt, numbers)[:_NUMBERS]
     integers = [n for n in numbers if isinstance(n, int)][:_NUMBERS]
     parts = [n >> shift for n in integers for shift in range(0, 64, fmt.code_bits) if n >> shift]
-    near = [v for n in dict.fromkeys([*whole, *parts]) for v in (n, n + 1, n - 1, -n, ~n)]
-    kept = dict.fromkeys(n & _bits(fmt) for n in near)
-    return _as_codes(list(kept)[: 5 * _NUMBERS])
+    return list(dict.fromkeys([*whole, *parts]))
 
 
 def _numbers_in_words(lanes: _Lanes, numbers: Sequence[Number]) -> Iterator[Codes]:

@@ -19,6 +19,7 @@ from ptxdiff.judging.differences import Difference, bits, classify_differences, 
 from ptxdiff.judging.evaluate import accepted, flipped, flush
 from ptxdiff.judging.failing_map import axes_of, counted
 from ptxdiff.judging.judged_share import CASES_REFERENCE, holds, pooled, shares
+from ptxdiff.judging.likeness import likely_cause
 from ptxdiff.judging.offenders import Compared, farthest, offender_at
 from ptxdiff.judging.padding import padding_note, with_padding
 from ptxdiff.model.arguments import format_of
@@ -49,7 +50,8 @@ class Judgement:
     infinity or zero. moved: how many wrong codes of whole kernels are those expected in other places.
     compared: by output, the compared codes; empty for a set that was judged in pieces. needed: by tensor updated
     in place, its number of codes and how many of them are wrong if a kernel writes nothing. failing: failing inputs by
-    cell of `ptxdiff.judging.failing_map`; None if none fails or the case has no map.
+    cell of `ptxdiff.judging.failing_map`; None if none fails or the case has no map. cause: the mistake whose bits the
+    wrong codes are exactly (`ptxdiff.judging.likeness`); "" if none is known.
     """
 
     total: int = 0
@@ -70,6 +72,7 @@ class Judgement:
     notes: list[str] = field(default_factory=list)
     compared: dict[str, Compared] = field(default_factory=dict, repr=False)
     needed: dict[str, tuple[int, int]] = field(default_factory=dict)
+    cause: str = ""
 
     @property
     def passed(self) -> bool:
@@ -93,6 +96,8 @@ class Judgement:
             _sum(self.failing, other.failing),
             list(dict.fromkeys(self.notes + other.notes)),
         )  # fmt: skip
+        causes = {j.cause for j in (self, other) if j.different}
+        both.cause = causes.pop() if len(causes) == 1 else ""
         add_counts(both.classes, other.classes)
         add_counts(both.kinds, other.kinds)
         add_counts(both.ulps, other.ulps)
@@ -122,6 +127,7 @@ def judge(case: Case, policy: Policies, inputs: Units, outputs: Units, pack: int
     for output in differing:
         _tally(case, output, input_codes, pack, judgement)
         _count_distances(output, judgement)
+    judgement.cause = likely_cause(case, policy, input_codes, differing, answers)
     judgement.failing = _failing_cells(case, differing, input_codes)
     if case.in_place:
         judgement.needed = _needed(case, policy, inputs, input_codes, got)

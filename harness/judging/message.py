@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from ptxdiff.judging.judge import Judgement
@@ -17,6 +18,7 @@ EVIDENCE_WORDS = {
     "model": "bits computed by the emulator, those of an approximate instruction not known to be this GPU's",
     "none": "nothing was executed",
 }
+INTERPRETED = "bits of machine code that ran on the CPU, instruction by instruction; no GPU has confirmed them"
 
 
 def headline(key: Key, judgement: Judgement, findings: Sequence[str], diagnosis: str = "") -> str:
@@ -24,11 +26,25 @@ def headline(key: Key, judgement: Judgement, findings: Sequence[str], diagnosis:
     where = f"{key.case}::{key.variant}[{key.target}-{key.backend}]"
     kinds = ", ".join(f"{name} {count}" for name, count in _kinds(judgement).items())
     if judgement.different:
-        cause = cause_words(diagnosis, findings)
+        cause = (
+            cause_words(diagnosis, findings) or _exchanged_places(judgement) or judgement.cause or "".join(findings[:1])
+        )
         ways = "they are those expected in other places" if judgement.moved == judgement.different else kinds
         counts = f"{judgement.different} of {judgement.total} codes differ ({ways})"
         return f"{where}: {cause}; {counts}" if cause else f"{where}: {counts}"
     return f"{where}: {findings[0]}" if findings else f"{where}: nothing was compared"
+
+
+_EXCHANGED = re.compile(r"place (\d+) of a pack holds the result of place (\d+)")
+
+
+def _exchanged_places(judgement: Judgement) -> str:
+    """The cause and the repair if every wrong code is the result of another place in its pack; "" otherwise."""
+    if judgement.classes.get("positional", 0) != judgement.different:
+        return ""
+    found = dict.fromkeys(m.groups() for note in judgement.notes if (m := _EXCHANGED.search(note)))
+    moves = ", ".join(f"place {here} of a pack has the result of place {there}" for here, there in list(found)[:4])
+    return f"results in other places, {moves}: swap the operands that fill them"
 
 
 def _kinds(judgement: Judgement) -> dict[str, int]:
@@ -58,7 +74,7 @@ def message(
         f"{key.context}, fusion {'on' if key.fusion else 'off'}, inputs {key.input_set}",
         f"  policy    {policy.describe_match()}; ftz {ftz_words(policy.ftz)}; NaN {policy.nan}",
         f"  expected  {against}",
-        f"  evidence  {EVIDENCE_WORDS[result.evidence]}",
+        f"  evidence  {INTERPRETED if result.key.backend == 'sass' else EVIDENCE_WORDS[result.evidence]}",
     ]
     lines += [f"  finding   {text}" for text in result.findings]
     lines += [f"  note      {text}" for text in (*judgement.notes, *result.notes)]

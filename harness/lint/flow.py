@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ptxdiff.emulator import destination
+from ptxdiff.emulator.isa.lookup import facts_of
 from ptxdiff.emulator.text import Address, CodeBlock, Instruction, Label, Name, Operand, Pair
 from ptxdiff.lint.block import names
-
-_ENDS = frozenset(("ret", "exit", "trap"))
 
 Written = frozenset[str]
 Halves = frozenset[tuple[str, str, bool]]
@@ -34,6 +33,11 @@ class State:
         """The state under a known predicate."""
         done = frozenset(r for r, p, n in self.halves if p == predicate and n == negated)
         return State(self.surely | done, self.maybe, self.halves)
+
+
+def control_of(instruction: Instruction) -> str:
+    """How an instruction changes the flow: "branch", "table", "call", "end", or ""."""
+    return facts_of(instruction.opcode, instruction.modifiers).control
 
 
 def written_names(instruction: Instruction) -> tuple[Name, ...]:
@@ -68,7 +72,7 @@ class Flow:
 def flow(tree: CodeBlock) -> Flow | None:
     """The flow through a block; None if it calls functions or jumps through a table."""
     items = list(_flat(tree))
-    if any(isinstance(i, Instruction) and i.opcode in ("call", "brx") for i in items):
+    if any(isinstance(i, Instruction) and control_of(i) in ("call", "table") for i in items):
         return None
     labels = {item.name: n for n, item in enumerate(items) if isinstance(item, Label)}
     states: list[State | None] = [None] * (len(items) + 1)
@@ -108,12 +112,12 @@ def _after(
     guard = item.guard
     taken = state.under(guard.register.text, guard.negated) if guard else state
     passed = state.under(guard.register.text, not guard.negated) if guard else None
-    if item.opcode == "bra":
+    if control_of(item) == "branch":
         target = next((o.text for o in item.operands if isinstance(o, Name)), "")
         yield labels.get(target, end), taken
         if passed is not None:
             yield at + 1, passed
-    elif item.opcode in _ENDS:
+    elif control_of(item) == "end":
         if passed is not None:
             yield at + 1, passed
     else:

@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from ptxdiff.emulator import REGISTER_WIDTH, NotElementwise
 from ptxdiff.emulator.text import OPERAND, Instruction, Name
 from ptxdiff.lint.block import LintedBlock
-from ptxdiff.lint.flow import read_names, written_names
-
-_LEAVES = frozenset(("bra", "brx", "call", "exit", "ret", "trap"))
+from ptxdiff.lint.flow import control_of, read_names, written_names
 
 
 @dataclass(frozen=True)
@@ -26,9 +24,19 @@ class Early:
     write: Instruction
     read: Instruction
 
+    @property
+    def certain(self) -> bool:
+        """Whether a thread that executes one of the two finds the register shared: both run, or one without a guard.
+
+        Of two instructions under different guards, no thread may run both.
+        """
+        return self.write.guard is None or self.read.guard is None
+
 
 def written_early(block: LintedBlock) -> Iterator[Early]:
-    """For each output without `&` the first such pair; none for a block with branches, or that cannot be bound.
+    """For each output without `&` one such pair, a certain one if there is any.
+
+    There is none for a block with branches, or that cannot be bound.
 
     These do not count: two instructions of which only one runs (`@p` and `@!p`), a copy of the input into the output,
     and a tied output, whose register no other input can have.
@@ -36,7 +44,7 @@ def written_early(block: LintedBlock) -> Iterator[Early]:
     if block.parsed is None or not isinstance(block.bind_error, NotElementwise):
         return
     instructions = block.instructions
-    if any(i.opcode in _LEAVES for i in instructions):
+    if any(map(control_of, instructions)):
         return
     tied = {c.tied for c in block.parsed if c.tied is not None}
     inputs = [n for n in block.inputs if block.parsed[n].tied is None and not block.parsed[n].immediate]
@@ -46,9 +54,9 @@ def written_early(block: LintedBlock) -> Iterator[Early]:
             continue
         same = [n for n in inputs if REGISTER_WIDTH[block.parsed[n].letter] == REGISTER_WIDTH[constraint.letter]]
         same.sort(key=lambda n: block.parsed[n].letter != constraint.letter)  # type: ignore[index]
-        found = next((e for n in same for e in _pairs(instructions, output, n)), None)
-        if found is not None:
-            yield found
+        pairs = [e for n in same for e in _pairs(instructions, output, n)]
+        if pairs:
+            yield next((e for e in pairs if e.certain), pairs[0])
 
 
 def _pairs(instructions: Sequence[Instruction], output: int, source: int) -> Iterator[Early]:

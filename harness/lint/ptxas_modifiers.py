@@ -5,10 +5,11 @@ The data are in `ptxas_modifiers.txt`, asked of ptxas by `tests/support/lint/ptx
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Sequence
 from functools import cache
 from pathlib import Path
+
+from ptxdiff.suggestions import nearest
 
 DATA = Path(__file__).with_suffix(".txt")
 ANY = "any"
@@ -66,13 +67,13 @@ def mistake(opcode: str, modifiers: Sequence[str], opcodes: Collection[str]) -> 
     if not name and not family and opcode in opcodes:
         name = part = opcode  # such as `alloca`, for which ptxas gives no name
     if not name or (part not in names() and any(n.startswith(f"{part}.") for n in names())):
-        near = difflib.get_close_matches(spelling if family else opcode, family or {*opcodes, *names()}, 3, 0.5)
+        near = nearest(spelling if family else opcode, family or {*opcodes, *names()}, 0.5)
         hint = f"; near it there is {', '.join(near)}" if near else ""
         return f"unknown instruction {spelling!r}{hint}"
     known = taken(name, parts)
     strange = next((word for word in parts[name.count(".") + 1 :] if word not in known), None)
     if strange is None:
         return ""
-    near = difflib.get_close_matches(strange, known, 3, 0.5)
+    near = nearest(strange, known, 0.5)
     hint = f" (near it: {', '.join('.' + n for n in near)})" if near else ""
     return f"{spelling}: {name} has no modifier .{strange}{hint}"

@@ -14,7 +14,6 @@ name in any folder. Unlike ruff's, `*` does not cross a slash; `**` does.
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -23,7 +22,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ptxdiff.suggestions import did_you_mean
+from ptxdiff.suggestions import did_you_mean, nearest
 
 NAME = "pyproject.toml"
 TABLE = "tool.ptxdiff.lint"
@@ -209,7 +208,7 @@ def read(folder: str) -> LintSettings | None:
     if tables is None:
         for name, table in tools.items() if isinstance(tools, dict) else ():
             ours = isinstance(table, dict) and bool({"lint", *KEYS} & set(table))
-            if ours and difflib.get_close_matches(name.lower(), ("ptxdiff", "ptxdiff-lint"), 1, 0.8):
+            if ours and nearest(name, ("ptxdiff", "ptxdiff-lint"), 0.8):
                 raise SettingsError(f"{file}: [tool.{name}] is read by nothing; did you mean [{TABLE}]?")
         return None
     if not isinstance(tables, dict):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 
@@ -12,7 +13,18 @@ from ptxdiff.model.policies import policies, valid_policy_names
 from ptxdiff.model.ptx_variant import PtxVariant
 from ptxdiff.model.targets import TargetSet, normal
 from ptxdiff.model.tuning import is_wrapped
-from ptxdiff.model.variants import COMPILER_NAME, AsmVariant, CaseError, Differs, ExpectedFailure, Meets, Variant
+from ptxdiff.model.variants import (
+    COMPILER_NAME,
+    AsmVariant,
+    CaseError,
+    Differs,
+    ExpectedFailure,
+    Meets,
+    Reference,
+    Variant,
+    alternatives,
+)
+from ptxdiff.references import formats as all_formats
 from ptxdiff.references.formats import Format, Scalar, Shaped, fraction
 
 
@@ -22,6 +34,7 @@ def check_case(case: CaseDeclaration) -> None:
     _check_names(case)
     _check_sizes(case)
     _check_policy_words("the case", case)
+    _check_format_of_reference(case, case.reference)
     for name, variant in case.variants.items():
         where = f"variant {name!r}"
         if not isinstance(variant, Variant):
@@ -31,6 +44,28 @@ def check_case(case: CaseDeclaration) -> None:
         _check_compiler(where, variant.compiler)
         _check_policy_words(where, variant)
         _check_variant(case, where, variant)
+        if variant.reference is not None:
+            _check_format_of_reference(case, variant.reference)
+
+
+def _check_format_of_reference(case: CaseDeclaration, reference: Reference) -> None:
+    """Refuse a function of `ptxdiff.references` that is left to compute in its default format, which the case has not.
+
+    Such a function takes any codes, so its results would be wrong without an error.
+    """
+    for function in alternatives(reference):
+        name = getattr(function, "__name__", "")
+        if not getattr(function, "__module__", "").startswith("ptxdiff.references."):
+            continue
+        default = getattr(inspect.signature(function).parameters.get("fmt"), "default", None)
+        formats = [format_of(a) for a in (*case.inputs.values(), *case.outputs.values())]
+        formats = [f.packs or f for f in formats]
+        if isinstance(default, Format) and default.name not in [f.name for f in formats]:
+            constant = next((n for n, f in vars(all_formats).items() if f == formats[0]), "...")
+            raise CaseError(
+                f"reference={name} computes in {default} unless told otherwise, and no argument is {default}: "
+                f"reference=functools.partial({name}, fmt={constant})"
+            )
 
 
 def _check_arguments(case: CaseDeclaration) -> None:

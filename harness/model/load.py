@@ -26,6 +26,7 @@ from ptxdiff.model.case import Case
 from ptxdiff.model.compilers import with_twins
 from ptxdiff.model.identity.modules import execute_file, module_name
 from ptxdiff.model.variants import CaseError
+from ptxdiff.suggestions import explained
 
 
 @dataclass(frozen=True)
@@ -162,7 +163,9 @@ def _words(path: Path, error: BaseException) -> str:
     last = traceback.extract_tb(error.__traceback__)[-1]
     inside = isinstance(error, SyntaxError) or last.filename in (str(path.resolve()), "<frozen importlib._bootstrap>")
     where = "" if inside else f" (raised at {Path(last.filename).name}:{last.lineno})"
-    return f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}{where}"
+    if isinstance(error, SyntaxError):
+        return f"{type(error).__name__}: {error.msg}{where}"
+    return f"{explained(error)}{where}"
 
 
 def load_module(path: Path) -> ModuleType:

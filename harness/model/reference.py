@@ -15,6 +15,7 @@ from ptxdiff.model.codes import Codes
 from ptxdiff.model.match import read_only
 from ptxdiff.model.variants import Reference, alternatives
 from ptxdiff.references.formats import Format
+from ptxdiff.suggestions import explained
 
 
 class ReferenceFault(RuntimeError):
@@ -72,7 +73,7 @@ def apply_reference(
         answer = reference(*arguments, **({"ftz": "results"} if flushing else {}))
     except Exception as e:
         advice = "; a numpy reference's inputs are read-only, so change a copy" if "read-only" in str(e) else ""
-        raise ReferenceFault(f"{name} raised {type(e).__name__}: {e}{advice}{_line_of(reference, e)}") from e
+        raise ReferenceFault(f"{name} raised {explained(e)}{advice}{_line_of(reference, e)}") from e
     answers = answer if isinstance(answer, tuple | list) else (answer,)
     if len(answers) != len(case.outputs):
         raise ReferenceFault(

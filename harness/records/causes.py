@@ -36,6 +36,15 @@ def cause_words(diagnosis: str, findings: Sequence[str]) -> str:
     return f"{diagnosis}: {repair}" if repair else diagnosis
 
 
+_CAUSE_IN_HEADLINE = re.compile(r"\]: (.+); \d+ of \d+ codes differ")
+
+
+def cause_in_words(result: Result) -> str:
+    """The cause and the repair of a failing result, as its first line has them; "" if they are not known."""
+    found = _CAUSE_IN_HEADLINE.search(result.words.partition("\n")[0])
+    return cause_words(result.diagnosis, result.findings) or (found[1] if found else "")
+
+
 def cause_of(result: Result) -> tuple[str, ...]:
     """What all results of one mistake in a variant have in common: equal for results that may have one cause.
 

@@ -127,7 +127,7 @@ def shared_registers(call: AsmCall) -> AsmFault:
     """Whether results change once an output that is no early clobber has the register of an input.
 
     The block is run with every pair of registers that may be shared, on patterns. A block with memory cannot run alone:
-    there the order of two unguarded instructions decides. Blocks without such a pair are never run.
+    there the order of two instructions decides, of which one has no guard. Blocks without such a pair are never run.
     """
     found = _shared_registers(call.text, call.constraints)
     words = f"inline asm{_at(call)}"
@@ -147,9 +147,7 @@ def _shared_registers(text: str, constraints: str) -> AsmFault:
         return AsmFault()
     line = f", line {text[: found.at].count(chr(10)) + 1}" if found.at is not None else ""
     words = f"{line}: {found.message}; {found.instead}"
-    certain = block.program is not None or any(
-        early.write.guard is None and early.read.guard is None for early in written_early(block)
-    )
+    certain = block.program is not None or any(early.certain for early in written_early(block))
     shown = found.severity != "note" and certain
     return AsmFault(finding=words) if shown else AsmFault(note=words)
 

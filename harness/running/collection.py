@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,8 @@ from ptxdiff.model.case import Case
 from ptxdiff.model.targets import KNOWN, normal
 from ptxdiff.model.variants import CaseError
 from ptxdiff.processes.gpus import gpus
-from ptxdiff.records import Sent, sent
-from ptxdiff.records.causes import shown_first
+from ptxdiff.records import Result, Sent, sent
+from ptxdiff.records.causes import cause_words, shown_first
 from ptxdiff.records.escaping import OwnWords, line
 from ptxdiff.running import carry_over, reuse
 from ptxdiff.running.assemblers import AssemblerChoice, Chosen, timed_by
@@ -111,6 +111,31 @@ ALL = "all"
 """The value of `--ptx-target` that stands for every target."""
 
 NO_DEVICE = "device"  # the target in the names of GPU items on a host without a GPU
+
+
+def only_fused(results: Sequence[Result]) -> str:
+    """A hint if results fail only where multiplications and additions are fused, on inputs that pass where they are
+    not; "" otherwise."""
+    failing = {r.key.input_set.partition("+")[0] for r in results if r.verdict == "fail"}  # in any order
+    apart = {r.key.input_set.partition("+")[0] for r in results if r.verdict == "pass" and not r.key.fusion}
+    verdicts = {r.verdict for r in results if not r.key.fusion}
+    if not failing or not failing <= apart or verdicts != {"pass"}:
+        return ""
+    return (
+        "\n\nThe same inputs pass with fusion off: a fused multiply-add makes the difference. If both are right,\n"
+        "reference=either(apart, fused) accepts both; if the kernel must not fuse, its asm needs mul.rn and add.rn."
+    )
+
+
+def _other_repairs(failing: Sequence[Result]) -> str:
+    """The repairs of an item's failures beside the first one's, such as further constraints without `&`."""
+    first = shown_first(failing)
+    known = [r for r in failing if r.diagnosis == first.diagnosis and r.findings]
+    if not first.diagnosis:
+        return ""
+    repairs = dict.fromkeys(cause_words(r.diagnosis, r.findings) for r in known)
+    repairs.pop(cause_words(first.diagnosis, first.findings), None)
+    return "".join(f"\nalso: {words}" for words in repairs)
 
 
 class ItemFailure(Exception):
@@ -438,6 +463,7 @@ class VariantItem(OwnWords, pytest.Item):
             more = (
                 f"\n\n({len(shown)} of {len(found.results)} results of this item {verdict})" if len(shown) > 1 else ""
             )
+            more += only_fused(found.results) + _other_repairs(shown)
             raise ItemFailure(shown_first(shown).message + more)
         if verdict == "unsupported":
             pytest.skip(line(f"unsupported: {words}"))

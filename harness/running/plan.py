@@ -35,10 +35,8 @@ from typing import Any
 
 from ptxdiff.backends import BACKENDS
 from ptxdiff.backends.sharing import may_share
-from ptxdiff.inputs import InputSet, blocks, constant_set, input_sets, stratified, word_sets
-from ptxdiff.inputs.few_numbers import few_sets
-from ptxdiff.inputs.fill import has_blocks
-from ptxdiff.inputs.similar_magnitudes import near_sets
+from ptxdiff.inputs import InputSet, constant_set, input_sets, stratified, word_sets
+from ptxdiff.inputs.kernel_sets import sets_for
 from ptxdiff.jobs import Setup, block_of
 from ptxdiff.model.arguments import format_of
 from ptxdiff.model.case import Case
@@ -521,14 +519,12 @@ def _assembly_items(
 def _kernel_items(case: Case, variant: LaunchedVariant, backend: str, effort: str) -> Iterator[WorkItem]:
     alignments = (16,) if effort == "quick" else _alignments(case, variant)
     made = ("generated/1",) * (case.generate is not None)
-    runs = (blocks.NAME,) * any(has_blocks(a) for a in case.inputs.values())
-    sets = ("none",) if not BACKENDS[backend].executes else (*made, "edges/1", "random/1", *runs)
     for size, fusion in itertools.product(case.sizes, _fusions(variant)):
         plain = Setup(sizes=dict(size), num_warps=variant.num_warps, fusion=fusion)
         setups = [replace(plain, alignment=a) for a in alignments]
         setups += () if effort == "quick" else _misaligned(case, variant, plain)
-        small = () if not BACKENDS[backend].executes else (*few_sets(case, size), *near_sets(case, size))
-        yield from (WorkItem(setup, name) for setup in setups for name in (*sets, *small))
+        sets = (*made, *sets_for(case, size)) if BACKENDS[backend].executes else ("none",)
+        yield from (WorkItem(setup, name) for setup in setups for name in sets)
 
 
 def sized(item: WorkItem, count: int) -> WorkItem:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ptxdiff.backends.compiled import CompiledKernel, compile_job, placed, run_compiled
+from ptxdiff.backends.sass import SassBackend
 from ptxdiff.emulator import KERNEL_SECONDS, Buffer, BufferPointer
 from ptxdiff.fuzz.cut import smaller
 from ptxdiff.fuzz.parsing import UnsupportedCode, pieces_of
@@ -26,6 +27,7 @@ from ptxdiff.jobs import Backend, Job, MachineCodeBackend, Outcome
 from ptxdiff.judging.judge import judge_same
 from ptxdiff.model.assemblers import LEVELS, TRITONS_LEVEL, PtxasChoice
 from ptxdiff.model.compilers import compiler_of
+from ptxdiff.model.match import DomainError
 from ptxdiff.model.policies import policies
 from ptxdiff.model.reference import ReferenceFault
 from ptxdiff.model.variants import CaseError
@@ -74,6 +76,10 @@ class PtxasBlame:
     """The first code that differs with the smaller text, on the same inputs."""
     launch: tuple[str, ...] = ()
     """The launch of the kernel, in words: blocks and threads, and what each parameter is."""
+    interpreted: bool = False
+    """Whether the machine code ran on the CPU, so that no GPU has confirmed its bits."""
+    remarks: tuple[str, ...] = ()
+    """Of machine code on the CPU: where values first part, and the weakest form that ran."""
 
 
 class _PtxOnly:
@@ -117,13 +123,37 @@ def blamed(
         return None
     # Repeated as the others will be run: Triton's own launch may use other options.
     again = backend.run(with_assembler(job, own))
-    if again.status != outcome.status or not same_bits(again.outputs, outcome.outputs):
+    interpreted = isinstance(backend, SassBackend)
+    status = "not run" if interpreted else outcome.status
+    if again.status != status or not same_bits(again.suspected if interpreted else again.outputs, outcome.outputs):
         return None
     for other in candidates(own, others, job):
         found = backend.run(with_assembler(job, other))
         if found.status == "ran" and not found.findings and same_bits(found.outputs, meant.outputs):
-            return _blame(job, outcome, meant, backend, (own, other), smallest)
+            remarks: tuple[str, ...] = ()
+            if interpreted:
+                parted = _parted(backend, with_assembler(job, own), outcome.outputs, meant.outputs)
+                if not parted:
+                    return None
+                remarks = (parted, *outcome.notes)
+            blame = _blame(job, outcome, meant, backend, (own, other), smallest)
+            return blame and replace(blame, interpreted=interpreted, remarks=remarks)
     return None
+
+
+def _parted(
+    backend: object, job: Job, outputs: Mapping[str, Any], meant: Mapping[str, Any], built: Built | None = None
+) -> str:
+    """Where machine code's bits first part from those of its PTX; "" if a NaN, whose bits are open, may be why."""
+    assert isinstance(backend, SassBackend)
+    launch = launch_of(job)
+    if built is None:
+        made = launch.build(job.target)
+        if not isinstance(made, Built):
+            return ""
+        built = made
+    words, nan = backend.parted(job, launch, built, outputs, meant)
+    return "" if nan else words
 
 
 def _meant(job: Job, passes: Passes) -> Outcome | None:
@@ -203,7 +233,7 @@ def _blame(
     showing = _Showing(job, compilation, backend, pair)
     found = _smaller(found, showing.shows)
     outputs = showing.outputs(found.ptx) if found.smaller else None
-    if outputs is None:
+    if outputs is None or showing.open(found.ptx, *outputs):
         return replace(found, ptx=compilation.ptx, smaller=False)
     offenders = judge_same(job.case, job.inputs, *outputs, job.setup.pack).offenders
     return replace(found, of_smaller=offenders[0] if offenders else None)
@@ -294,6 +324,15 @@ class _Showing:
         if faulty is None or right is None or not same_bits(right, meant.outputs):
             return None
         return None if same_bits(faulty, meant.outputs) else (meant.outputs, faulty)
+
+    def open(self, text: str, meant: Mapping[str, Any], faulty: Mapping[str, Any]) -> bool:
+        """Whether, of machine code on the CPU, a NaN may explain the wrong bits of the text."""
+        if not isinstance(self.backend, SassBackend):
+            return False
+        changed = replace(self.compilation, ptx=text, ptxas=Tool.of(self.pair[0]))
+        made = assemble(changed)
+        job = with_assembler(self.job, self.pair[0])
+        return not isinstance(made, Assembly) or not _parted(self.backend, job, faulty, meant, Built(changed, made))
 
     def _given(self, compilation: Compilation, one: PtxasChoice) -> Mapping[str, Any] | None:
         compilation = replace(compilation, ptxas=Tool.of(one))
@@ -391,6 +430,20 @@ def _known_by(blame: PtxasBlame) -> list[tuple[str, str]]:
     """Why ptxas is to blame, for a reader who doubts it."""
     if blame.right is None or blame.kind not in _LAUNCHED:
         return []
+    if blame.interpreted:
+        return [
+            (
+                "known by",
+                "machine code that ran on the CPU, instruction by instruction: no GPU has confirmed it. Each ",
+            ),
+            ("", "form of instruction that ran gave the bits of PTX elsewhere; the machine code of "),
+            (
+                "",
+                f"{blame.right.name} gives the emulator's bits here, that of {blame.faulty.name} gives others in each",
+            ),
+            ("", "schedule. PTX leaves nothing open here: nothing to fuse, no approximate instruction, no NaN"),
+            *(("", words) for words in blame.remarks),
+        ]
     own = blame.faulty.name
     does = "stops the device" if blame.kind == "stopped" else "gives others, twice the same"
     return [
@@ -411,11 +464,15 @@ def _values(blame: PtxasBlame) -> list[tuple[str, str]]:
         return []
     rows = [(f"input {n}", f"{b.bits}  {b.value}") for n, b in blame.first.inputs.items()]
     rows.append(("emulator", f"{blame.first.expected.bits}  {blame.first.expected.value}  {_evidence(blame)}"))
-    rows.append((f"-O{blame.faulty.level}", f"{blame.first.got.bits}  {blame.first.got.value}  on the device"))
+    rows.append((f"-O{blame.faulty.level}", f"{blame.first.got.bits}  {blame.first.got.value}  {_where(blame)}"))
     if blame.right is not None:
         same = f"-O{blame.right.level}" if blame.right.digest == blame.faulty.digest else "the other"
-        rows.append((same, f"{blame.first.expected.bits}  {blame.first.expected.value}  on the device"))
+        rows.append((same, f"{blame.first.expected.bits}  {blame.first.expected.value}  {_where(blame)}"))
     return rows
+
+
+def _where(blame: PtxasBlame) -> str:
+    return "as machine code on the CPU" if blame.interpreted else "on the device"
 
 
 def _evidence(blame: PtxasBlame) -> str:
@@ -482,6 +539,26 @@ class PtxasTrial:
     def __init__(self, backend: Backend, assemblers: Sequence[Chosen], passes: Passes, dump: Path | None) -> None:
         self.backend, self.assemblers, self.passes, self.dump = backend, tuple(assemblers), passes, dump
         self._reduced = False  # whether the PTX of a fault has been reduced
+        self._proved: tuple[Mapping[str, Any], PtxasBlame] | None = None
+
+    def settled(self, job: Job, outcome: Outcome) -> Outcome:
+        """The outcome of machine code on the CPU: with its wrong bits if they prove a fault of ptxas, else as it is.
+
+        Bits that the case accepts accuse nobody, and loops are not examined.
+        """
+        if not outcome.suspected or job.setup.context != "straight":
+            return outcome
+        wrong = replace(outcome, status="ran", words="", outputs=outcome.suspected, suspected={}, evidence="model")
+        try:
+            if self.passes(job, wrong):
+                return outcome
+        except (ReferenceFault, DomainError):
+            return outcome
+        blame = self.blame(filled(job), wrong)
+        if blame is None:
+            return outcome
+        self._proved = wrong.outputs, blame
+        return wrong
 
     def explained(self, result: Result, job: Job, outcome: Outcome) -> tuple[Result, list[str]]:
         """A failure and the lines that explain it. If ptxas is at fault, the words of the result name the assembler."""
@@ -498,8 +575,10 @@ class PtxasTrial:
 
     def blame(self, job: Job, outcome: Outcome) -> PtxasBlame | None:
         """The fault of ptxas behind a job's result on a GPU; None if it is not proved."""
-        if job.setup.context == "shared" or self.backend.name != "gpu":
+        if job.setup.context == "shared" or self.backend.name not in ("gpu", "sass"):
             return None
+        if self._proved is not None and self._proved[0] is outcome.outputs:
+            return self._proved[1]
         # A reduction takes up to half a minute, so only one failure of an item gets it; the others keep the variant's
         # PTX.
         blame = blamed(job, outcome, self.backend, self.assemblers, self.passes, smallest=not self._reduced)

@@ -35,6 +35,7 @@ from ptxdiff.running.plan import WorkItem
 from ptxdiff.running.ptxas_fault import PtxasTrial, ended_badly
 from ptxdiff.running.replay import Replay
 from ptxdiff.running.result import ItemRecord
+from ptxdiff.suggestions import explained
 from ptxdiff.sweep import OracleFault, Swept
 from ptxdiff.sweep.dispatch import sweep
 from ptxdiff.triton.spec import digested_once
@@ -217,7 +218,7 @@ class _ItemRun:
             self.record.add(item, Outcome("error"), "error", 0.0, words)
             return
         last = traceback.extract_tb(error.__traceback__)[-1]
-        words = f"{type(error).__name__}: {error} ({Path(last.filename).name}:{last.lineno})"
+        words = f"{explained(error)} ({Path(last.filename).name}:{last.lineno})"
         self.record.add(item, Outcome("error"), "error", 0.0, words)
         assert self.record.last is not None
         whole = "".join(traceback.format_exception(error))
@@ -264,6 +265,7 @@ class _ItemRun:
             item = replace(item, setup=job.setup)
         else:
             outcome = self.backend.run(job)
+        outcome = self.trial.settled(job, outcome)
         seconds = time.perf_counter() - started
         if not isinstance(self.plan.variant, AsmVariant):
             outcome = self.called_asm.tried(outcome)

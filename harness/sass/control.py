@@ -30,9 +30,12 @@ _SIZES = {"U8": (1, 0), "S8": (1, 1), "U16": (2, 0), "S16": (2, 1), "64": (8, 0)
 
 def special(instruction: MachineInstruction, code: MachineCode) -> MachineStep | None:
     """The step of an instruction that has no row of the table; None for all others. Raises Unsupported."""
+    from ptxdiff.sass.async_copy import ASYNC_COPIES
     from ptxdiff.sass.matrices import MATRICES
+    from ptxdiff.sass.warpgroup import WARPGROUPS
 
-    made = CONTROL.get(instruction.opcode) or MATRICES.get(instruction.opcode)
+    tables = CONTROL, MATRICES, WARPGROUPS, ASYNC_COPIES
+    made = next((t[instruction.opcode] for t in tables if instruction.opcode in t), None)
     if made is not None:
         return made(instruction, code)
     return exchange_step(instruction) or shared_step(instruction, code)
@@ -100,6 +103,10 @@ class Branch(MachineStep):
         lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
         if count and self.condition is not None:
             lanes, count = machine.guarded(self.condition, lanes)
+        if "ANY" in self.instruction.modifiers and lanes is not None:  # all lanes of a warp jump if one does
+            here = machine._all if fibre.lanes is None else fibre.lanes
+            lanes = here[np.isin(here // _WARP, lanes // _WARP)]
+            count = len(lanes)
         return machine.branch(fibre, lanes, count, self.target)
 
 
@@ -110,7 +117,8 @@ def _target(instruction: MachineInstruction, code: MachineCode, operand: Operand
 
 
 def _branch(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
-    _only(instruction, "U")
+    if instruction.modifiers not in ((), ("U",), ("U", "ANY")):
+        raise refuse(instruction, "has a modifier that is not known")
     *conditions, target = instruction.operands
     if len(conditions) > 1 or any(c.kind not in ("P", "UP") or c.negated for c in conditions):
         raise refuse(instruction)
@@ -678,7 +686,7 @@ def _memory(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
 
 
 CONTROL: dict[str, Callable[[MachineInstruction, MachineCode], MachineStep]] = {
-    "NOP": _nop,
+    **dict.fromkeys(("NOP", "YIELD"), _nop),
     "EXIT": _exit,
     "BRA": _branch,
     "CALL": _call,

@@ -14,15 +14,15 @@ _SECONDS = 120.0
 _kept = DiskCache("sasshex")
 
 
-def disassembled(cubin: bytes, nvdisasm: str | Path) -> str:
-    """The text of a cubin's code with encodings. Raises Unsupported if nvdisasm cannot read it."""
+def disassembled(cubin: bytes, nvdisasm: str | Path, *, keep: bool = True) -> str:
+    """The text of a cubin's code with encodings, kept for later runs. Raises Unsupported if nvdisasm cannot read it."""
     path = Path(nvdisasm)
     try:
         status = path.stat()
     except OSError as error:
         raise Unsupported(f"nvdisasm is needed: {error}") from None
     key = cubin, f"{path} {status.st_size} {status.st_mtime_ns}".encode()
-    kept = _kept.get(*key)
+    kept = _kept.get(*key) if keep else None
     if kept is not None:
         return kept.decode()
     with tempfile.NamedTemporaryFile(prefix="ptxdiff-", suffix=".cubin") as file:
@@ -35,5 +35,6 @@ def disassembled(cubin: bytes, nvdisasm: str | Path) -> str:
             raise Unsupported(f"nvdisasm: {error}") from None
     if done.returncode:
         raise Unsupported(f"nvdisasm: {(done.stderr or done.stdout).strip()[:200]}")
-    _kept.put(done.stdout.encode(), *key)
+    if keep:
+        _kept.put(done.stdout.encode(), *key)
     return done.stdout

@@ -13,4 +13,8 @@ class MachineFault(ExecutionError):
     """Something that the machine code does wrong while it runs: an access outside of memory, a deadlock."""
 
 
-__all__ = ["ExecutionError", "MachineFault", "PtxError", "Unsupported"]
+class ScheduleDependence(MachineFault):
+    """Stored bits depend on which side of a branch runs first."""
+
+
+__all__ = ["ExecutionError", "MachineFault", "PtxError", "ScheduleDependence", "Unsupported"]

@@ -58,7 +58,7 @@ class Fibre:
 @dataclass
 class MachineLaunch:
     """What is the same for all blocks of a launch. parameters: the parameter area. shared: bytes of shared memory a
-    block, reserved ones included."""
+    block, reserved ones included. visited: addresses of the instructions that a lane came to."""
 
     code: MachineCode
     memory: GlobalMemory
@@ -72,6 +72,7 @@ class MachineLaunch:
     approximate: set[str] = field(default_factory=set)
     diverged: bool = False
     shared: int = 0
+    visited: set[int] = field(default_factory=set)
     _bank: tuple[Array, Array] | None = None
 
     @property
@@ -211,7 +212,7 @@ class Machine:
 
     def run(self, program: Mapping[int, MachineStep]) -> None:
         """Run until all lanes have ended. Raises Unsupported, MachineFault and TimeLimit."""
-        in_turns = self.launch.schedule == SCHEDULES[2]
+        in_turns, visited = self.launch.schedule == SCHEDULES[2], self.launch.visited
         while self.fibres:
             fibre = self.fibres.pop()
             if self.fibres:
@@ -223,6 +224,7 @@ class Machine:
                 step = program.get(fibre.pc)
                 if step is None:
                     raise MachineFault(f"a jump to 0x{fibre.pc:x}, where no instruction is")
+                visited.add(fibre.pc)
                 going = step.run(self, fibre)
                 if not going:
                     break
@@ -367,9 +369,25 @@ class MachineStep:
     def __init__(self, instruction: MachineInstruction) -> None:
         self.instruction = instruction
 
+    @property
+    def move(self) -> str:
+        """Its form, for steps without a row: opcode, modifiers and kinds of operands."""
+        return " ".join((".".join((self.instruction.opcode, *self.instruction.modifiers)),
+                         ",".join(map(_kind_of, self.instruction.operands)))).strip()  # fmt: skip
+
     def run(self, machine: Machine, fibre: Fibre) -> bool:
         """Run it for a fibre; returns whether the fibre goes on (else its lanes have ended, or are in other fibres)."""
         raise NotImplementedError
+
+
+def _kind_of(operand: Operand) -> str:
+    parts = [p.kind + p.suffix for p in (operand.base, operand.uniform) if p is not None]
+    if operand.kind == "word":
+        return operand.name
+    if operand.kind == "mem":
+        return f"[{'+'.join(parts)}]"
+    signs = "-" * operand.negated + "!" * operand.inverted + "|" * operand.absolute
+    return signs + operand.kind + operand.suffix + (f"[{parts[0]}]" if parts else "")
 
 
 class RefusedStep(MachineStep):
@@ -549,6 +567,10 @@ class SourceFetch:
             x = x >> 16 if operand.suffix == "H1_H1" else x & 0xFFFF
         elif self.kind == "k":
             x = x >> 16 if operand.suffix else x & 0xFFFF
+        elif self.kind == "t":
+            x = x >> 16 if operand.suffix == "H1" else x & 0xFFFF
+        elif self.kind == "z":
+            x = x >> 31
         elif self.kind == "y":
             x = x >> 8 * int(operand.suffix[1:] or 0) & 0xFF
         if self.kind == "j":

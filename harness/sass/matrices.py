@@ -1,4 +1,4 @@
-"""Matrices in the registers of a warp: LDSM, STSM, and products by tensor cores (HMMA, IMMA); copies to shared memory.
+"""Matrices in the registers of a warp: LDSM, STSM, and products by tensor cores (HMMA, IMMA, QMMA, OMMA); copies.
 
 The layouts of fragments are those of PTX (`ptxdiff.emulator.kernel.warp.fragments`), and so is the arithmetic. A copy
 from global to shared memory (LDGSTS) is made at once, so what waits for it does nothing.
@@ -11,8 +11,11 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from ptxdiff.emulator.isa import scaled  # noqa: F401  declares the forms of block-scaled mma
+from ptxdiff.emulator.isa.forms import find
 from ptxdiff.emulator.kernel.tensor_cores import arithmetic
 from ptxdiff.emulator.kernel.warp import fragments, mma
+from ptxdiff.emulator.numeric import scaledproducts
 from ptxdiff.emulator.numeric.tensorcore import BITS
 from ptxdiff.emulator.numeric.vectorise import UNSIGNED, Array
 from ptxdiff.emulator.targets import Target
@@ -26,7 +29,7 @@ from ptxdiff.sass.text import BYTES, MachineInstruction, Operand, plain
 Action = Callable[[Machine, Lanes, int], None]
 
 
-class _Act(MachineStep):
+class Act(MachineStep):
     """An instruction that the lanes of its guard carry out together."""
 
     def __init__(self, instruction: MachineInstruction, action: Action) -> None:
@@ -42,7 +45,7 @@ class _Act(MachineStep):
         return True
 
 
-def _whole_warps(machine: Machine, lanes: Lanes, instruction: MachineInstruction) -> Array:
+def whole_warps(machine: Machine, lanes: Lanes, instruction: MachineInstruction) -> Array:
     """The warps of lanes. Raises Unsupported if a part of one is missing."""
     if lanes is None:
         return np.arange(machine.warps)
@@ -68,7 +71,7 @@ def _matrix(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
         return matrices.transpose(0, 2, 1) if transposed else matrices
 
     def move(machine: Machine, lanes: Lanes, count: int) -> None:
-        warps = _whole_warps(machine, lanes, instruction)
+        warps = whole_warps(machine, lanes, instruction)
         shared = SharedBlocks.of(machine)
         addresses = shared_addresses(machine, lanes, count, where).reshape(-1, _WARP)
         for number in range(count_of):
@@ -84,7 +87,7 @@ def _matrix(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
                 matrices = np.ascontiguousarray(turned(held.reshape(-1, 8, 8))).reshape(-1, 8).view(np.uint8)
                 shared.store(instruction, places, matrices, givers)
 
-    return _Act(instruction, move)
+    return Act(instruction, move)
 
 
 _CACHES = frozenset({"BYPASS", "LTC64B", "LTC128B", "LTC256B", "EF", "EL", "LU", "EU", "NA"})
@@ -121,7 +124,7 @@ def _copy(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
             rows[read] = global_rows(machine, instruction, addresses[read], size)
         shared.store(instruction, places, rows, every)
 
-    return _Act(instruction, copy)
+    return Act(instruction, copy)
 
 
 _WAITS: Mapping[str, tuple[str, ...]] = {"LDGDEPBAR": (), "DEPBAR": ("LE",)}
@@ -130,7 +133,7 @@ _WAITS: Mapping[str, tuple[str, ...]] = {"LDGDEPBAR": (), "DEPBAR": ("LE",)}
 def _wait(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     if instruction.modifiers != _WAITS[instruction.opcode]:
         raise refuse(instruction, "has a modifier that is not known")
-    return _Act(instruction, lambda machine, lanes, count: None)
+    return Act(instruction, lambda machine, lanes, count: None)
 
 
 _SHAPES: Mapping[str, tuple[int, int, int]] = {
@@ -148,6 +151,11 @@ def _types(instruction: MachineInstruction) -> tuple[tuple[str, str, str, str], 
         if len(kinds) != 2 or not set(kinds) <= {"s8", "u8", "s4", "u4"}:
             raise refuse(instruction)
         return ("s32", kinds[0], kinds[1], "s32"), "satfinite" if saturates else ""
+    if instruction.opcode == "QMMA":
+        small = {w: w.lower() for w in ("E4M3", "E5M2", "E3M2", "E2M3", "E2M1")}
+        if len(words) != 3 or words[0] not in ("F32", "F16") or not set(words[1:]) <= set(small):
+            raise refuse(instruction)
+        return (words[0].lower(), small[words[1]], small[words[2]], words[0].lower()), ""
     known = {("F32",): ("f32", "f16"), ("F16",): ("f16", "f16"), ("F32", "BF16"): ("f32", "bf16"),
              ("F32", "TF32"): ("f32", "tf32")}  # fmt: skip
     if tuple(words) not in known:
@@ -157,6 +165,9 @@ def _types(instruction: MachineInstruction) -> tuple[tuple[str, str, str, str], 
 
 
 def _product(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
+    """HMMA, IMMA and QMMA."""
+    if instruction.modifiers[:1] == ("SF",):
+        return _scaled_product(instruction, code)
     operands = instruction.operands
     if not instruction.modifiers or instruction.modifiers[0] not in _SHAPES or len(operands) != 4:
         raise refuse(instruction)
@@ -178,23 +189,82 @@ def _product(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     counts = [t.size // (_WARP * fragments.per_register(w)) for t, w in zip(tables, widths, strict=True)]
 
     def multiply(machine: Machine, lanes: Lanes, count: int) -> None:
-        warps = _whole_warps(machine, lanes, instruction)
+        warps = whole_warps(machine, lanes, instruction)
         factors = [
-            _gathered(machine, o, c, lanes, len(warps), t, w)
+            gathered(machine, o, c, lanes, len(warps), t, w)
             for o, c, t, w in zip(operands[1:], counts[1:], tables[1:], widths[1:], strict=True)
         ]
-        order = np.empty(tables[0].size, np.int64)
-        order[tables[0].reshape(-1)] = np.arange(tables[0].size)
-        rows = how(*factors).astype(UNSIGNED[widths[0]], copy=False).reshape(len(warps), -1).take(order, axis=1)
-        columns = rows.view(np.uint32).reshape(len(warps), -1, _WARP)
-        for number in range(counts[0]):
-            value = np.ascontiguousarray(columns[:, number]).reshape(-1)
-            machine.write("R", operands[0].number + number, lanes, value)
+        tiles = how(*factors).astype(UNSIGNED[widths[0]], copy=False).reshape(len(warps), -1)
+        scattered(machine, operands[0], counts[0], lanes, tiles, tables[0], widths[0])
 
-    return _Act(instruction, multiply)
+    return Act(instruction, multiply)
 
 
-def _gathered(
+_SCALED: Mapping[tuple[str, ...], tuple[str, str, str, str, int]] = {
+    ("QMMA", "16832", "E8"): ("m16n8k32", "mxf8f6f4", "scale_vec::1X", "ue8m0", 1),
+    ("OMMA", "16864", "E8"): ("m16n8k64", "mxf4", "scale_vec::2X", "ue8m0", 2),
+    ("OMMA", "16864", "UE4M3", "4X"): ("m16n8k64", "mxf4nvf4", "scale_vec::4X", "ue4m3", 4),
+}
+"""By opcode, shape and words for scales: shape, kind, vector and type of scales of the form of mma; blocks of k."""
+
+
+def _scaled_product(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
+    """QMMA.SF and OMMA.SF: products of matrices in blocks, each with a scale. `d, a, b, c, scales, scales, selectors`.
+
+    The selectors, in a uniform register: which byte and thread of a pair give the scales of a (bits 0, 1 and 2), and
+    which byte and thread of a group of four those of b (bits 3, 4 and 5, 6).
+    """
+    operands, words = instruction.operands, instruction.modifiers
+    known = _SCALED.get((instruction.opcode, *words[1:2], *words[5:]))
+    if known is None or len(operands) != 7 or words[2] != "F32":
+        raise refuse(instruction)
+    shape, kind, vector, scales, blocks = known
+    types = words[3].lower(), words[4].lower(), scales
+    form = ("sync", "aligned", shape, "row", "col", f"kind::{kind}", "block_scale", vector, "f32", *types[:2], "f32")
+    found = find("mma", (*form, scales))
+    registers, selectors = operands[:6], operands[6]
+    if len(found) != 1 or not all(plain(o, "R") for o in registers) or not plain(selectors, "UR"):
+        raise refuse(instruction)
+    if mma.generation(Target.parse(code.target)) != "RTX Blackwell":
+        raise refuse(instruction, "has an arithmetic that is not known for this target")
+    k = int(shape.rpartition("k")[2])
+    packed = k == 64  # two elements of 4 bits in a byte
+    widths = (32, *(4 if packed else BITS[t] for t in types[:2]), 32)
+    tables = (
+        fragments.of_c(16, 8, 32), fragments.of_a(16, k, widths[1]), fragments.of_b(k, 8, widths[2]),
+        fragments.of_c(16, 8, 32),
+    )  # fmt: skip
+    counts = [t.size // (_WARP * fragments.per_register(w)) for t, w in zip(tables, widths, strict=True)]
+    model = scaledproducts.BLACKWELL[kind]
+    rows, columns = np.arange(16) % 8 * 4 + np.arange(16) // 8, np.arange(8) * 4  # lanes of thread 0
+
+    def chosen(words: Array, giving: Array, first: int) -> Array:
+        shift = (8 * (first + np.arange(blocks))).astype(np.uint32)
+        return np.ascontiguousarray(words[giving][:, None] >> shift & np.uint32(255))
+
+    def multiply(machine: Machine, lanes: Lanes, count: int) -> None:
+        warps = whole_warps(machine, lanes, instruction)
+        a, b, c = (
+            np.ascontiguousarray(gathered(machine, o, n, lanes, len(warps), t, w), np.uint32)
+            for o, n, t, w in zip(operands[1:4], counts[1:], tables[1:], widths[1:], strict=True)
+        )
+        if packed:
+            a, b = a << np.uint32(2), b << np.uint32(2)  # the place of a 4-bit code in a byte
+        turned, result = np.ascontiguousarray(b.transpose(0, 2, 1)), np.empty_like(c)
+        of_a, of_b = (machine.read("R", o.number, lanes).reshape(-1, _WARP) for o in operands[4:6])
+        for tile, selector in enumerate(machine.uniform_register(selectors.number)[warps].tolist()):
+            byte_a, thread_a, byte_b, thread_b = selector & 3, selector >> 2 & 1, selector >> 3 & 3, selector >> 5 & 3
+            if selector >> 7 or byte_a % blocks or byte_b % blocks:
+                raise Unsupported(f"{instruction.text}: selectors of scales 0x{selector:x}")
+            scales_of_a = chosen(of_a[tile], rows + 2 * thread_a, byte_a)
+            scales_of_b = chosen(of_b[tile], columns + thread_b, byte_b)
+            result[tile] = scaledproducts.dot(a[tile], turned[tile], c[tile], scales_of_a, scales_of_b, types, model)
+        scattered(machine, operands[0], counts[0], lanes, result.reshape(len(warps), -1), tables[0], 32)
+
+    return Act(instruction, multiply)
+
+
+def gathered(
     machine: Machine, operand: Operand, count: int, lanes: Lanes, warps: int, table: Array, width: int
 ) -> Array:
     """The elements of an operand as tiles x rows x columns."""
@@ -208,11 +278,24 @@ def _gathered(
     return values.take(table.reshape(-1), axis=1).reshape(-1, *table.shape[1:])
 
 
+def scattered(
+    machine: Machine, operand: Operand, count: int, lanes: Lanes, tiles: Array, table: Array, width: int
+) -> None:
+    """Write the elements of a result, a row of them for each warp, to registers. width: bits of an element."""
+    order = np.empty(table.size, np.int64)
+    order[table.reshape(-1)] = np.arange(table.size)
+    columns = tiles.take(order, axis=1).view(np.uint32).reshape(len(tiles), -1, _WARP)
+    for number in range(count):
+        machine.write("R", operand.number + number, lanes, np.ascontiguousarray(columns[:, number]).reshape(-1))
+
+
 MATRICES: dict[str, Callable[[MachineInstruction, MachineCode], MachineStep]] = {
     "LDSM": _matrix,
     "STSM": _matrix,
     "HMMA": _product,
     "IMMA": _product,
+    "QMMA": _product,
+    "OMMA": _product,
     "LDGSTS": _copy,
     **dict.fromkeys(_WAITS, _wait),
 }

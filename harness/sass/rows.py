@@ -58,6 +58,9 @@ SOURCES: Mapping[str, SourceKind] = {
     "x": SourceKind(64, "-|", "f32x2", ("F32x2.HI_LO", "F32"), immediate="both"),  # F32: one number, in both halves
     "k": SourceKind(32, suffixes=("", "H1"), immediate="none"),  # one half of a register: two bytes
     "y": SourceKind(32, suffixes=("", "B1", "B2", "B3"), immediate="none"),  # one byte of a register
+    "v": SourceKind(32, immediate="encoding"),  # 32 bits as they are, whose immediates are written as floats
+    "t": SourceKind(32, suffixes=("H0", "H1"), immediate="encoding"),  # one half, always named: two scales
+    "z": SourceKind(32, suffixes=("SIGN",), immediate="none"),  # the sign of a register
     "d": SourceKind(64, "-|", "f64", immediate="high"),
     "i2": SourceKind(32, "-", "two", signed=True),
     "q": SourceKind(64, "-", "two", ("", "64")),
@@ -260,6 +263,8 @@ def _fits(kind: str, operand: Operand, uniform: bool) -> bool:
     if operand.kind in ("int", "float"):
         floating = source.immediate in ("encoding", "high", "both")
         if source.immediate == "none" or (operand.kind == "float" and not floating):
+            return False
+        if operand.suffix not in source.suffixes and (operand.suffix or kind == "t"):
             return False
         return not (operand.absolute or operand.inverted)
     if operand.suffix not in source.suffixes:

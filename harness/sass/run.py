@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,8 @@ from ptxdiff.emulator.kernel.memory.space import GlobalMemory
 from ptxdiff.emulator.limits import BLOCK_THREADS
 from ptxdiff.emulator.numeric.vectorise import Array
 from ptxdiff.sass.cubin import MachineCode, Parameter
-from ptxdiff.sass.errors import MachineFault, Unsupported
-from ptxdiff.sass.machine import SCHEDULES, Machine, MachineLaunch, prepared
+from ptxdiff.sass.errors import ScheduleDependence, Unsupported
+from ptxdiff.sass.machine import SCHEDULES, Computed, Machine, MachineLaunch, MachineStep, prepared
 from ptxdiff.sass.shared import reserved
 
 LANES = 1 << 14
@@ -28,12 +28,16 @@ SEEDS = (0x5EED, 0xF111, 0xB175)
 
 @dataclass(frozen=True)
 class Ran:
-    """What ran: how often each form of the table, in lanes, and which approximate rows. runs: of the whole grid."""
+    """What ran: how often each form of the table, in lanes, and which approximate rows. runs: of the whole grid.
+
+    moves: the forms of the instructions without a row that a lane came to, each with the kind of its step.
+    """
 
     forms: Mapping[str, int]
     approximate: tuple[str, ...]
     thread_instructions: int
     runs: int
+    moves: Mapping[str, type[MachineStep]] = field(default_factory=dict)
 
 
 def run_machine_code(
@@ -49,8 +53,8 @@ def run_machine_code(
 
     parameters: a Buffer, BufferPointer, int, float or bytes for each parameter; missing ones at the end are zero.
     Raises Unsupported for machine code that the table does not have, UndefinedBits if a stored byte depends on bits
-    that were never written, MachineFault for what the code does wrong (one of them: bits that depend on the schedule),
-    and TimeLimit.
+    that were never written, ScheduleDependence if it depends on the order in which the sides of a branch run,
+    MachineFault for what the code does wrong, and TimeLimit.
     """
     x, y, z = (*grid, 1, 1)[:3]
     bx, by, bz = ((block, 1, 1) if isinstance(block, int) else (*block, 1, 1))[:3]
@@ -58,33 +62,52 @@ def run_machine_code(
     if threads % 32 or not 0 < threads <= BLOCK_THREADS:
         raise Unsupported(f"{threads} threads a block: only whole warps run here, 32 to 1024 threads")
     shared = max(code.shared, reserved(code.target)) + shared_bytes
-    buffers = list(dict.fromkeys(b for p in parameters if (b := _buffer(p)) is not None))
+    buffers = buffers_of(parameters)
     due = None if limit is None else time.monotonic() + limit
     steps = prepared(code)
     memory = GlobalMemory(buffers)
     area = parameter_area(code.parameters, parameters)
-    images: list[list[tuple[Array, Array | None]]] = []
-    launch = None
-    for number, seed in enumerate(SEEDS):
+    visited: set[int] = set()
+
+    def image(schedule: str, seed: int) -> tuple[MachineLaunch, Image]:
         for buffer in buffers:
             buffer.reset()
-            _fill(buffer, seed)
-        launch = MachineLaunch(code, memory, (x, y, z), sizes, area, SCHEDULES[number], seed, due, shared=shared)
+            fill(buffer, seed)
+        launch = MachineLaunch(
+            code, memory, (x, y, z), sizes, area, schedule, seed, due, shared=shared, visited=visited
+        )
         blocks, together = x * y * z, max(1, min(LANES // threads, SHARED // max(shared, 1)))
-        counted = 0
         for first in range(0, blocks, together):
-            machine = Machine(launch, first, min(together, blocks - first))
-            machine.run(steps)
-            counted += machine.steps
-        images.append([(b.bytes, b.undefined) for b in buffers])
-        # Without divergence all schedules are one; two fillings show undefined bits.
-        if number == 1 and not launch.diverged:
-            break
-    assert launch is not None
-    _compare(images, buffers, launch.diverged)
+            Machine(launch, first, min(together, blocks - first)).run(steps)
+        return launch, [(b.bytes, b.undefined) for b in buffers]
+
+    # Without divergence all schedules are one; two fillings show undefined bits.
+    launch, first_image = image(SCHEDULES[0], SEEDS[0])
+    images = [first_image]
+    for schedule, seed in zip(SCHEDULES[1:], SEEDS[1:], strict=True):
+        if len(images) < 2 or launch.diverged:
+            launch, other = image(schedule, seed)
+            images.append(other)
+            if words := _difference(first_image, other, buffers):
+                again = image(schedule, SEEDS[0])[1] if launch.diverged else first_image
+                if by_schedule := _difference(first_image, again, buffers):
+                    raise ScheduleDependence(
+                        f"{by_schedule} on the order in which the sides of a branch run: {SCHEDULES[0]}, or {schedule}"
+                    )
+                raise UndefinedBits(f"{words} on undefined bits")
     for buffer in buffers:
         buffer.save()
-    return Ran(launch.ran, tuple(sorted(launch.approximate)), sum(launch.ran.values()), len(images))
+    moves = {step.move: type(step) for at in visited if not isinstance(step := steps[at], Computed)}
+    return Ran(launch.ran, tuple(sorted(launch.approximate)), sum(launch.ran.values()), len(images), moves)
+
+
+Image = list[tuple[Array, Array | None]]
+"""The bytes of each buffer, and which of them were never written."""
+
+
+def buffers_of(parameters: Sequence[Any]) -> list[Buffer]:
+    """The buffers among a kernel's parameters, each once."""
+    return list(dict.fromkeys(b for p in parameters if (b := _buffer(p)) is not None))
 
 
 def _buffer(parameter: Any) -> Buffer | None:
@@ -93,28 +116,23 @@ def _buffer(parameter: Any) -> Buffer | None:
     return parameter if isinstance(parameter, Buffer) else None
 
 
-def _fill(buffer: Buffer, seed: int) -> None:
+def fill(buffer: Buffer, seed: int) -> None:
     """Give the undefined bytes of a buffer the bits of a seed."""
     if buffer.undefined is not None:
         noise = np.random.default_rng((seed, len(buffer.bytes))).integers(0, 256, len(buffer.bytes), np.uint8)
         buffer.bytes = np.where(buffer.undefined != 0, noise, buffer.bytes)
 
 
-def _compare(images: Sequence[Sequence[tuple[Array, Array | None]]], buffers: Sequence[Buffer], diverged: bool) -> None:
-    """Raise if the runs gave different bits where they wrote."""
-    for number, buffer in enumerate(buffers):
-        data, undefined = images[0][number]
-        for run in images[1:]:
-            other, other_undefined = run[number]
-            written = np.ones(len(data), np.bool_) if undefined is None else undefined == 0
-            again = np.ones(len(data), np.bool_) if other_undefined is None else other_undefined == 0
-            differs = (data != other) & (written | again) | (written != again)
-            if differs.any():
-                at = int(differs.argmax()) - buffer.residue
-                words = f"byte {at} of {buffer.name or 'a buffer'} depends on undefined bits"
-                if not diverged:
-                    raise UndefinedBits(words)
-                raise MachineFault(f"{words}, or on the order in which the sides of a branch run")
+def _difference(one: Image, two: Image, buffers: Sequence[Buffer]) -> str:
+    """The first byte that two runs wrote differently, in words; "" if there is none."""
+    for (data, undefined), (other, other_undefined), buffer in zip(one, two, buffers, strict=True):
+        written = np.ones(len(data), np.bool_) if undefined is None else undefined == 0
+        again = np.ones(len(data), np.bool_) if other_undefined is None else other_undefined == 0
+        differs = (data != other) & (written | again) | (written != again)
+        if differs.any():
+            at = int(differs.argmax()) - buffer.residue
+            return f"byte {at} of {buffer.name or 'a buffer'} depends"
+    return ""
 
 
 def parameter_area(places: Sequence[Parameter], values: Sequence[Any]) -> bytes:

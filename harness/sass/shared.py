@@ -15,7 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ptxdiff.emulator.isa import memory  # noqa: F401  declares the forms of atom
 from ptxdiff.emulator.isa.forms import find
+from ptxdiff.emulator.kernel.async_copy.mbarrier_phases import Barrier
 from ptxdiff.emulator.kernel.memory.access import update_of
 from ptxdiff.emulator.kernel.memory.happens_before import HappensBefore
 from ptxdiff.emulator.kernel.memory.space import Shared
@@ -51,7 +53,10 @@ class SharedBlocks:
         code = machine.launch.code
         instructions = code.function.instructions
         unit = min([_SIZES.get(w, (4, 0))[0] for i in instructions if i.opcode in _SMALL for w in i.modifiers] + [4])
-        partial = any(i.opcode == "BAR" and (len(i.operands) > 1 or "ARV" in i.modifiers) for i in instructions)
+        partial = any(
+            i.opcode == "SYNCS" or (i.opcode == "BAR" and (len(i.operands) > 1 or "ARV" in i.modifiers))
+            for i in instructions
+        )
         self.machine = machine
         self.low = reserved(code.target)
         self.order = HappensBefore(machine.lanes, machine.threads, exact=partial)
@@ -62,6 +67,7 @@ class SharedBlocks:
         self.vote = np.zeros(machine.lanes, np.uint8)
         self.results = np.zeros((3, machine.lanes), np.uint32)  # of BAR.RED: number, all, any
         self.arrived: dict[tuple[int, int], _Arrived] = {}
+        self.mbarriers: dict[int, Barrier] = {}  # by their place in the memory of all blocks
 
     @classmethod
     def of(cls, machine: Machine) -> SharedBlocks:
@@ -159,12 +165,18 @@ class SharedBlocks:
 
     # Memory -------------------------------------------------------------------------------------------------------
 
-    def places(self, instruction: MachineInstruction, addresses: Array, size: int, lanes: Array) -> Array:
-        """The offsets in the memory of all blocks. Raises MachineFault for one outside, or not aligned."""
+    def places(
+        self, instruction: MachineInstruction, addresses: Array, size: int, lanes: Array, low: int | None = None
+    ) -> Array:
+        """The offsets in the memory of all blocks. Raises MachineFault for one outside, or not aligned.
+
+        low: the lowest address; None: the first that belongs to the kernel.
+        """
+        low = self.low if low is None else low
         if (addresses % size).any():
             at = int(addresses[addresses % size != 0][0])
             raise MachineFault(f"{instruction.text}: address 0x{at:x} of shared memory is not a multiple of {size}")
-        bad = (addresses < self.low) | (addresses + size > self.memory.limit)
+        bad = (addresses < low) | (addresses + size > self.memory.limit)
         if bad.any():
             at, limit = int(addresses[bad][0]), self.memory.limit
             raise MachineFault(f"{instruction.text}: address 0x{at:x} is outside the {limit} bytes of shared memory")

@@ -46,8 +46,9 @@ class Operand:
     kind: "R", "UR", "P", "UP", "B" (registers; `number`, -1 for RZ and URZ, 7 for PT and UPT), "c" (constant bank
     `bank` at `offset`, plus the register `base`), "int", "float" (immediates; `value` is the integer as written, for a
     float None), "mem" (an address: register `base` or none, whose suffix may be one of `SCALES`, `uniform` register or
-    none, `offset`, `wide` for a 64-bit base), "label" (`name`), "word" (a special register or another name). negated,
-    absolute, inverted: `-`, `|x|`, and `~` or `!`. suffix: what follows a register, such as "H0_H0".
+    none, `offset`, `wide` for a 64-bit base), "gdesc" (descriptors of matrices, from uniform register `number` on),
+    "label" (`name`), "word" (a special register or another name). negated, absolute, inverted: `-`, `|x|`, and `~` or
+    `!`. suffix: what follows a register or a float, such as "H0_H0".
     """
 
     kind: str
@@ -188,8 +189,9 @@ def _split(text: str) -> list[str]:
 _REGISTER = re.compile(r"^(UR|UP|R|P|B)(Z|T|\d+)((?:\.\w+)*)$")
 _BANK = re.compile(r"^c\[0x([0-9a-f]+)\]\[([^\]]+)\]((?:\.\w+)*)$")
 _MEMORY = re.compile(r"^(?:desc\[(UR\w+)\])?\[([^\]]*)\]$")
+_DESCRIPTOR = re.compile(r"^gdesc\[UR(\d+)\]((?:\.\w+)*)$")
 _INT = re.compile(r"^0x([0-9a-f]+)$")
-_FLOAT = re.compile(r"^\+?(?:\d+(?:\.\d+)?(?:e[+-]?\d+)?|INF|QNAN|SNAN)$")
+_FLOAT = re.compile(r"^\+?(?:\d+(?:\.\d+)?(?:e[+-]?\d+)?|INF|QNAN|SNAN)(?:\.(H[01]))?$")
 _TARGET = re.compile(r"^`\(([^)]+)\)$")
 _WORD = re.compile(r"^[A-Za-z_][\w.]*$")
 
@@ -215,11 +217,13 @@ def operand(text: str) -> Operand:
         return Operand(
             "c", 0, negated, absolute, inverted, found[3].lstrip("."), int(found[1], 16), offset, base[0], base[1]
         )
+    if (found := _DESCRIPTOR.match(text)) and not (negated or inverted or absolute):
+        return Operand("gdesc", int(found[1]), suffix=found[2].lstrip("."))
     if found := _INT.match(text):
         return Operand("int", value=-int(found[1], 16) if negated else int(found[1], 16), absolute=absolute,
                        inverted=inverted)  # fmt: skip
-    if _FLOAT.match(text):
-        return Operand("float", absolute=absolute, inverted=inverted)  # its sign is in the encoding
+    if found := _FLOAT.match(text):  # its sign is in the encoding
+        return Operand("float", absolute=absolute, inverted=inverted, suffix=found[1] or "")
     if found := _MEMORY.match(text):
         base, offset = _inner(found[2])
         wide = base[0] is not None and base[0].suffix == "64"

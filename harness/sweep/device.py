@@ -1,7 +1,8 @@
 """A sweep on the device, which makes the inputs, launches the kernel as in any other run, and judges the results.
 
-A sweep has two passes. The first runs all chunks without waiting for any: make the inputs, launch, tally. The second
-examines the few chunks that have flagged results, or results further from the reference than the tallies count.
+A sweep has two passes. The first runs all chunks without waiting for any: make the inputs, launch, tally; or one kernel
+does all that in registers, and some chunks beside it. The second examines the few chunks that have flagged results, or
+results further from the reference than the tallies count.
 
 Memory: the inputs and outputs of one chunk (`CHUNK_BYTES`), and as much again while eager operations examine a piece of
 it, independent of the size of the set.
@@ -9,7 +10,7 @@ it, independent of the size of the set.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -27,7 +28,9 @@ from ptxdiff.model.variants import LaunchedVariant
 from ptxdiff.sweep.device_time import stopwatch
 from ptxdiff.sweep.distances import PLACES, by_bin
 from ptxdiff.sweep.examine import Details, Examiner, judged_plainly, shares_of_sample, signed
+from ptxdiff.sweep.fused.registers import own_chunks, rows_of
 from ptxdiff.sweep.fused.tools import plain_tools, tools_of
+from ptxdiff.sweep.fused.translation import NotFused
 from ptxdiff.sweep.kernels import PIECE
 from ptxdiff.sweep.oracle import Oracle, numbers
 from ptxdiff.sweep.recheck import Sampler, Windows
@@ -37,6 +40,7 @@ from ptxdiff.triton.guarded import PATTERNS, Layout
 from ptxdiff.triton.launch import TensorLayout as Argument
 
 StartKernel = Callable[[Mapping[str, Tensor]], Any]
+TallyRows = Callable[[Tensor, int], Tensor]
 
 
 @dataclass
@@ -49,6 +53,21 @@ class Findings:
     seconds: float = 0.0
     notes: list[str] = field(default_factory=list)
     failing: Any = None
+
+
+@dataclass(frozen=True)
+class _FirstPass:
+    """What the first pass gives.
+
+    table: tallies of rows, int64[columns, rows]. starts: the chunks that ran as the kernel under test, by the number of
+    their first input, with a sampler of their results, and samples of the outputs' units.
+    """
+
+    table: Tensor
+    seconds: float
+    starts: Sequence[int]
+    sampler: Sampler
+    samples: list[dict[str, Tensor]]
 
 
 class ChunkTensor:
@@ -71,19 +90,20 @@ class DeviceSweep:
     """One sweep. count must be a multiple of `ROW`.
 
     launch: starts the kernel on tensors by name, for `chunk` inputs. views: the torch dtype of each pointer.
+    in_registers: tallies rows without memory, see `ptxdiff.sweep.fused.registers`; None if all chunks run as `launch`.
     """
 
     def __init__(
         self, job: Job, policy: Policies, generator: Generator, count: int, launch: StartKernel,
         arguments: tuple[Argument, ...], views: Mapping[str, torch.dtype], *, device: str, compiled: bool,
-        first: int = 0,
+        first: int = 0, in_registers: TallyRows | None = None,
     ) -> None:  # fmt: skip
         if count % ROW or first % ROW:
             raise ValueError(f"a sweep has a multiple of {ROW} inputs, not {count} from {first} on")
         self.job, self.policy, self.count, self.first = job, policy, count, first
         self.oracle = Oracle(job.case, policy, generator)
         self.examiner = Examiner(self.oracle, first, count // ROW, device)
-        self.launch, self.device = launch, device
+        self.launch, self.device, self.in_registers = launch, device, in_registers
         self.chunk = job.setup.shape[0]
         self.buffers = {
             a.name: ChunkTensor(replace(a, shape=(self.chunk,), row_stride=None), device, views[a.name])
@@ -100,6 +120,19 @@ class DeviceSweep:
         if self.count % self.chunk:
             raise ValueError(f"{self.count} inputs are no multiple of the chunk's {self.chunk}")
         self._check_writes(starts[0])
+        done = self._in_registers(starts)
+        if done is None:
+            done = self._chunks(starts)
+        self.found.seconds = done.seconds
+        columns = dict(zip(self.oracle.names, done.table.cpu().numpy(), strict=True))
+        self.found.sums = columns["hash"]
+        self._look_again(columns, starts)
+        self._sample(columns["flagged"], done)
+        self._guards()
+        return self.found
+
+    def _chunks(self, starts: Sequence[int]) -> _FirstPass:
+        """The first pass of some chunks, each as the kernel under test."""
         sampler = Sampler(self.chunk, len(starts), self.job.case_name, self.device)
         masks = {n: signed(m, 8 * self.buffers[n].units.itemsize) for n, m in judged_padding(self.job.case).items()}
         above: dict[str, list[Tensor]] = {name: [] for name in masks}
@@ -109,21 +142,38 @@ class DeviceSweep:
                 self._chunk(start)
                 for name, mask in masks.items():
                     above[name].append((self.outputs()[name] & mask).any())
-                tallies.append(self._tallied(start))
+                tallies.append(self._tallied(start, starts[k + 1] if k + 1 < len(starts) else start + self.chunk))
                 samples.append({n: u[sampler.places(k)] for n, u in self.outputs().items()})
-            table = torch.cat(tallies, 1).cpu().numpy()
-        self.found.seconds = seconds()
+            table = torch.cat(tallies, 1)
         self.found.faults += [
             f"{n}: bits above its codes, which must be zero, are set"
             for n, a in above.items()
             if bool(torch.stack(a).any())
         ]
-        columns = dict(zip(self.oracle.names, table, strict=True))
-        self.found.sums = columns["hash"]
-        self._look_again(columns, starts)
-        self._sample(columns["flagged"], sampler, starts, samples)
-        self._guards()
-        return self.found
+        return _FirstPass(table, seconds(), starts, sampler, samples)
+
+    def _in_registers(self, starts: Sequence[int]) -> _FirstPass | None:
+        """The first pass in registers. None if it does not serve here, or is not the kernel under test everywhere."""
+        own = own_chunks(len(starts))
+        if self.in_registers is None or 2 * len(own) > len(starts):
+            return None
+        try:
+            self.in_registers(self.number(self.first), 1)  # compiles, which is not timed
+        except NotFused:
+            return None
+        with stopwatch(self.device) as seconds:
+            table = self.in_registers(self.number(self.first), self.count // ROW)
+            done = self._chunks([starts[k] for k in own])
+        if not torch.equal(table[:, rows_of(own, self.chunk).to(table.device)], done.table):
+            self.found.notes.append(
+                "in the sweep's own kernel the asm gives other results than in the variant's, which all inputs ran in"
+            )
+            return None
+        self.found.notes.append(
+            f"inputs exist in registers only: {len(own)} of {len(starts)} chunks ran as the variant's kernel too, with "
+            "the same results"
+        )
+        return replace(done, table=table, seconds=seconds())
 
     # ---- Running a chunk ------------------------------------------------------------------------------------
 
@@ -143,11 +193,14 @@ class DeviceSweep:
                 self.buffers[name].bytes.fill_(self.pattern)
         self.launch({n: b.pointer for n, b in self.buffers.items()})
 
-    def _tallied(self, start: int) -> Tensor:
-        """The tallies of a chunk. If one kernel can do both, it also makes the inputs of the next chunk."""
+    def _tallied(self, start: int, following: int) -> Tensor:
+        """The tallies of a chunk. If one kernel can do both, it also makes the inputs of the next one, if the chunk
+        that follows is the next."""
         outputs = list(self.outputs().values())
-        after = {n: self._state(n, start + self.chunk) for n in self.oracle.inputs}
+        after = {n: self._state(n, following) for n in self.oracle.inputs}
         changing = tuple(n for n, state in after.items() if state != self._filled[n])
+        if following != start + self.chunk:
+            changing = ()
         both = self.tools.tally_ahead(changing) if changing else None
         if both is None:
             return self.tools.tally(self.number(start), *outputs)
@@ -333,11 +386,11 @@ class DeviceSweep:
             units = {n: u[place].cpu().numpy() for n, u in self.outputs().items()}
         return judged_plainly(self.job.case, self.policy, self.oracle, number, units, self.job.setup.pack)
 
-    def _sample(self, flagged: NDArray[Any], sampler: Sampler, starts: range, samples: list[dict[str, Tensor]]) -> None:
+    def _sample(self, flagged: NDArray[Any], done: _FirstPass) -> None:
         """Judge a sample of unflagged results with the plain reference, to detect a miscompiled oracle."""
-        numbers = (sampler.host + np.array(starts)[:, None]).reshape(-1)
+        numbers = (done.sampler.host + np.array(done.starts)[:, None]).reshape(-1)
         self.found.judgement.judged = shares_of_sample(self.job.case, self.policy, self.oracle, numbers)
-        units = {n: torch.cat([s[n] for s in samples]).cpu().numpy() for n in self.oracle.outputs}
+        units = {n: torch.cat([s[n] for s in done.samples]).cpu().numpy() for n in self.oracle.outputs}
         clean = flagged[(numbers - self.first) // ROW] == 0
         if not clean.any():
             return

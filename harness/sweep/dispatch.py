@@ -19,8 +19,10 @@ from ptxdiff.sweep import OracleFault
 from ptxdiff.sweep.chunks import sweep_in_chunks
 from ptxdiff.sweep.device import DeviceSweep
 from ptxdiff.sweep.device_time import copy_floor
+from ptxdiff.sweep.fused.registers import asm_in_registers, sweep_in_registers
 from ptxdiff.sweep.fused.translation import NotFused
 from ptxdiff.sweep.kernels import built_ahead, chunk_job, unit_bytes
+from ptxdiff.sweep.oracle import Oracle
 from ptxdiff.sweep.result import Swept, blocks_of
 from ptxdiff.sweep.tuples import sweep_tuples
 from ptxdiff.triton.build import Built
@@ -60,6 +62,8 @@ def _run(job: Job, policy: Policies, inputs: InputSet, *, compiled: bool, made: 
     if isinstance(built, Refusal):
         return Swept(refused(built), Judgement())
     views = {t.name: gpu.torch_dtype(t.format) for t in launch.tensors}
+    asm = asm_in_registers(job, inputs) if compiled else None
+    oracle = Oracle(job.case, policy, inputs.generator)
 
     def start(pointers: Mapping[str, Any]) -> None:
         gpu.start(job, launch, pointers)
@@ -68,6 +72,7 @@ def _run(job: Job, policy: Policies, inputs: InputSet, *, compiled: bool, made: 
         found = DeviceSweep(
             job, policy, inputs.generator, inputs.count, start, launch.tensors, views,
             device=gpu.DEVICE, compiled=compiled, first=inputs.first,
+            in_registers=sweep_in_registers(oracle, asm) if asm is not None else None,
         ).run()  # fmt: skip
         floor = copy_floor(inputs.count * unit_bytes(job) // 2, gpu.DEVICE)
     except (OracleFault, NotFused):

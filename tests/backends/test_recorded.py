@@ -59,6 +59,16 @@ def test_a_file_has_what_ran(read) -> None:
     assert launch.forms["IADD3"] == taught.digest("IADD3")
 
 
+def test_arguments_that_the_interpreter_takes_as_zero_are_passed_to_the_driver() -> None:
+    """Triton's kernels have two parameters for scratch memory, which launches on the emulator leave out."""
+    output = Buffer(np.zeros(32, np.uint32), "out", defined=False)
+    places = (Parameter(0, 8), Parameter(8, 8), Parameter(16, 4))
+    code = MachineCode("kernel", "sm_80", written(BODY), places, 0x160, {}, 0, 0)
+    found = recorded.LaunchRecorder()
+    found.run("a copy", "catalogue", "sm_80", b"a cubin", code, [output, Buffer(WORDS.copy(), "in")], (1,), 32)
+    assert found.launches[0].parameters == ([0, 0], [1, 0], "00000000")
+
+
 def test_the_same_bytes_are_the_same_and_any_other_byte_is_not(read) -> None:
     launch, blobs = read
     assert recorded.difference(launch, device(launch, blobs), blobs) == ""

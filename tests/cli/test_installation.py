@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -33,12 +34,25 @@ COPY = """
 .target sm_80
 .address_size 64
 .visible .entry copy(.param .u64 source, .param .u64 destination) {
-  .reg .u32 %r<5>; .reg .u64 %rd<6>;
+  .reg .u32 %r<7>; .reg .u64 %rd<6>; .shared .align 4 .b8 held[128];
   ld.param.u64 %rd1, [source]; ld.param.u64 %rd2, [destination];
   mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x;
   mad.lo.u32 %r1, %r1, %r2, %r3; mul.wide.u32 %rd3, %r1, 4;
   add.u64 %rd1, %rd1, %rd3; add.u64 %rd2, %rd2, %rd3;
-  ld.global.u32 %r4, [%rd1]; st.global.u32 [%rd2], %r4; ret;
+  ld.global.u32 %r4, [%rd1]; shl.b32 %r5, %r3, 2; mov.u32 %r6, held; add.u32 %r5, %r5, %r6;
+  st.shared.u32 [%r5], %r4; bar.sync 0; ld.shared.u32 %r4, [%r5]; st.global.u32 [%rd2], %r4; ret;
+}
+"""
+
+PRODUCT = """
+.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry product(.param .u64 destination) {
+  .reg .b32 %r<9>; .reg .f32 %f<9>; .reg .u64 %rd<3>;
+  mov.b32 %r1, 0; mov.f32 %f1, 0f00000000;
+  mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f5,%f6,%f7,%f8}, {%r1,%r1,%r1,%r1}, {%r1,%r1}, {%f1,%f1,%f1,%f1};
+  ld.param.u64 %rd1, [destination]; st.global.f32 [%rd1], %f5; ret;
 }
 """
 
@@ -218,13 +232,29 @@ def test_the_base_install_runs_lint_emulate_and_kernels_in_ptx(bare, project):
     assert "8" in emulated.stdout
     (project / "copy.ptx").write_text(COPY)
     (project / "launch.py").write_text(
-        "import sys\nfrom pathlib import Path\nimport numpy as np\nfrom ptxdiff import run_ptx\n"
+        "import sys\nfrom pathlib import Path\nimport numpy as np\nfrom ptxdiff import emulate, run_ptx\n"
         "x, y = np.arange(64, dtype=np.uint32), np.zeros(64, np.uint32)\n"
         "run_ptx(Path('copy.ptx'), 2, 32, x, y)\nassert (x == y).all()\n"
-        "assert not {'torch', 'triton', 'hypothesis', 'altair'} & set(sys.modules)\n"
+        "many = np.arange(300_000, dtype=np.uint32)\n"
+        "assert (emulate('add.u32 $0, $1, 1;', '=r,r', [many], 'uint32') == many + 1).all()\n"
+        "assert not {'torch', 'triton', 'hypothesis', 'altair', 'llvmlite', 'numba'} & set(sys.modules)\n"
     )
     launched = run(bare, project, "launch.py")
     assert launched.returncode == 0, launched.stderr
+    assert "about 1000 times slower" in launched.stderr
+    assert "pip install 'ptxdiff[compiler]'" in launched.stderr
+
+
+def test_a_product_in_the_base_install_is_an_error_with_the_command_that_installs_the_compiler(bare, project):
+    (project / "product.ptx").write_text(PRODUCT)
+    (project / "launch.py").write_text(
+        "from pathlib import Path\nimport numpy as np\nfrom ptxdiff import run_ptx\n"
+        "run_ptx(Path('product.ptx'), 1, 32, np.zeros(1, np.float32))\n"
+    )
+    launched = run(bare, project, "launch.py")
+    assert launched.returncode != 0
+    assert "NotInstalled: line 8, " in launched.stderr
+    assert "running matrix products needs numba and llvmlite: pip install 'ptxdiff[compiler]'" in launched.stderr
 
 
 @pytest.mark.parametrize(
@@ -254,3 +284,10 @@ def test_the_package_lists_its_names():
 
     assert {"Case", "asm", "emulate", "run_ptx", "ulp"} <= set(dir(ptxdiff))
     assert all(getattr(ptxdiff, name) is not None for name in ptxdiff.__all__)
+
+
+def test_the_page_about_installing_has_every_extra():
+    [requires] = [line for line in (ROOT / "docs/how-to/install.md").read_text().split("\n\n") if "| extra |" in line]
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        extras = set(tomllib.load(file)["project"]["optional-dependencies"])
+    assert {row.split("`")[1] for row in requires.splitlines()[2:]} == extras - {"all", "dev"}

@@ -30,7 +30,6 @@ def test_new_copies_the_modules_of_an_example_and_keeps_existing_files(tmp_path,
     assert capsys.readouterr().out.splitlines() == [
         "cases/mine.py",
         "cases/_device/blocks.py",
-        "cases/_device/nvfp4_quantize.py",
         "cases/_host/inputs.py",
         "run it: pytest cases/mine.py",
     ]

@@ -152,6 +152,8 @@ def test_every_old_spelling_has_its_row_above():
         ("sweep a --jurnal=x --journal j", "no option --jurnal; did you mean --journal?"),
         ("cache --zzz", "no option --zzz; ptxdiff cache --help lists all"),
         ("new one two", "'two' is one word too many"),
+        ("report -f csvv", "'github-annotations'); did you mean csv?"),
+        ("run --effort ful", "did you mean full?"),
     ],
 )
 def test_a_misspelt_option_gets_the_nearest(words, said, capsys):

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.generate import PAGES, _Options
+from docs.generate import PAGES, PluginOptions
 from ptxdiff.cli import VERBS
 from ptxdiff.plugin import pytest_addoption
 
@@ -86,7 +86,7 @@ def test_a_page_shows_what_its_commands_print(page, tmp_path):
             assert matches(expected, run.stdout + run.stderr), f"{command}\n{run.stdout}{run.stderr}"
 
 
-WITHOUT_CONSOLE = ["tutorial/notebook.md", "how-to/products.md"]
+WITHOUT_CONSOLE = ["tutorial/notebook.md"]
 
 
 @pytest.mark.parametrize("page", WITHOUT_CONSOLE)
@@ -120,7 +120,7 @@ def commands() -> list[tuple[str, str]]:
 def test_a_command_has_options_that_exist(page, command):
     words = shlex.split(re.split(r"\s[|>]\s", command)[0])
     if words[0] == "pytest":
-        options = _Options()
+        options = PluginOptions()
         pytest_addoption(options)
         known = {name for names, _ in options.options for name in names}
         given = {word.partition("=")[0] for word in words if word.startswith("--ptx")}

@@ -230,6 +230,8 @@ RULES = {
     "cp.async.wait_all 1;": False,
     "bar.sync.cta 0;": False,
     "barrier.aligned.sync 0;": True,
+    "bar.u32.red.popc %b32_0, 0, %pred_1;": False,
+    "bar.red.u32.popc %b32_0, 0, %pred_1;": True,
     "fence.async.proxy;": False,
     "cvta.global.to.u64 %b64_0, %b64_1;": False,
     "createpolicy.L2::evict_last.fractional.b64 %b64_0;": False,

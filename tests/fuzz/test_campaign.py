@@ -8,14 +8,20 @@ import numpy as np
 import pytest
 
 from ptxdiff.cli import main
+from ptxdiff.conformance import taught
 from ptxdiff.fuzz import files
 from ptxdiff.fuzz.assemblers import assembler
 from ptxdiff.fuzz.campaign import FuzzCampaign
+from ptxdiff.fuzz.execution import MachineCodeInterpreter
 from ptxdiff.fuzz.generate import program
-from ptxdiff.fuzz.judge import Batch, BatchJudge, FuzzPlan, JudgedBatch
+from ptxdiff.fuzz.judge import Batch, BatchJudge, FuzzPlan, JudgedBatch, interpreted_proof
 from ptxdiff.fuzz.oracle import emulated, expected, inputs_of, text_of
+from ptxdiff.fuzz.program import RandomProgram, Statement, Variable
 from ptxdiff.model.load import load
+from ptxdiff.sass.rows import ROWS
 from ptxdiff.triton.ptxas import NoAssembler
+from ptxdiff.triton.targets import assembler as bundled
+from tests.support.sass.ptxas_releases import release
 
 FLIPPING = str(Path(__file__).with_name("flipping_ptxas.sh"))
 TARGET = "sm_90a"
@@ -176,3 +182,57 @@ def test_invalid_options_are_usage_errors(words, tmp_path, capsys):
 def test_a_path_that_is_no_ptxas():
     with pytest.raises(NoAssembler, match="release"):
         assembler("/bin/true", 3)
+
+
+# without a GPU -------------------------------------------------------------------------------------------------------
+
+
+def _on_the_cpu(fault, monkeypatch, by=None):
+    """The judgement on one program of a campaign whose machine code runs on the CPU."""
+    made = by or tuple(assembler(bundled(TARGET).path, level) for level in (0, 3))
+    plan_ = FuzzPlan("a", TARGET, 90, made, {"bits": 1.0}, batch=1, interpreted=True)
+    judge = BatchJudge(plan_, MachineCodeInterpreter(TARGET))
+    judge.differs(fault, "a/0", made[-1])
+    return judge.findings
+
+
+def _program():
+    inputs, result = (Variable("r", 0), Variable("r", 1)), Variable("r", 9)
+    return RandomProgram((Statement("xor.b32 {w0}, {r0}, {r1};", (result,), inputs),), (result, "0", "0", "0"))
+
+
+def _planted(monkeypatch, opcode, definition):
+    rows = [dataclasses.replace(r, definition=definition) for r in ROWS[opcode]]
+    monkeypatch.setitem(ROWS, opcode, rows)
+
+
+def _conjunction(a: int, b: int, c: int, lut: int) -> int:
+    return a & b
+
+
+def test_a_wrong_row_accuses_nobody(monkeypatch):
+    """With a wrong definition of LOP3 the machine code of every level gives other bits than the PTX."""
+    _planted(monkeypatch, "LOP3", _conjunction)
+    (found,) = _on_the_cpu(_program(), monkeypatch)
+    assert found.kind == "unsettled"
+    assert found.interpreted
+    assert found.expected != found.given
+    assert "LOP3" in found.parting
+
+
+def test_a_form_that_is_not_taught_accuses_nobody(monkeypatch, tmp_path):
+    """A fault that is real, while nothing is believed."""
+    fault = json.loads(Path(__file__).with_name("ptxas_faults.json").read_text())[3]
+    path = release("12.8", "12.9")
+    inputs = np.tile(np.array(fault["inputs"], np.uint32), (128, 1))
+    assert interpreted_proof(fault["text"], TARGET, assembler(path, 3), inputs, 0)[0] == ""
+    monkeypatch.setattr(taught, "PATH", tmp_path / "none")
+    assert "is not taught" in interpreted_proof(fault["text"], TARGET, assembler(path, 3), inputs, 0)[0]
+
+
+def test_without_a_gpu_machine_code_runs_on_the_cpu(tmp_path, capsys):
+    options = ["--no-gpu", "--programs=8", "--batch=8", "--jobs=1", "--family=integer", f"--target={TARGET}"]
+    assert main(["fuzz", f"--output={tmp_path / 'found'}", *options]) == 0
+    said = capsys.readouterr().out
+    assert "machine code on the CPU" in said
+    assert "8 programs, 16 runs" in said

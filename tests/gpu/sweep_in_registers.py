@@ -1,9 +1,9 @@
-"""A sweep without memory: inputs made, run and judged in the registers of one kernel, beside the three kernels of now.
+"""The first pass of a sweep in registers (`ptxdiff.sweep.fused.registers`), beside the one in memory.
 
 `python tests/gpu/sweep_in_registers.py [NAME ...]` prints for each case of `sweep_speed` the milliseconds for 2^32
-inputs of a copy, of the kernels of today (the sweep's own first pass: the variant, then the judge with the next
-inputs), and of one kernel at several numbers of inputs and warps of a program. Each kernel's tallies are compared with
-those of today's kernels, row by row: "other tallies" is a mistake of this file, and its time counts for nothing.
+inputs of a copy, of the first pass in memory (the variant's kernel, then the judge with the next inputs), of the kernel
+in registers at several numbers of inputs and warps of a program, and of the whole first pass of `ptxdiff sweep`, in
+which some chunks run as the variant's kernel too. Tallies of both kernels are compared, row by row.
 
 `--count` needs no GPU: it compiles the kernels for sm_90a and prints the machine instructions of one input, by the unit
 that runs them. A multiprocessor of Hopper issues 128 lanes of instructions a clock, 64 of them of integers.
@@ -12,6 +12,7 @@ that runs them. A multiprocessor of Hopper issues 128 lanes of instructions a cl
 import re
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -25,13 +26,14 @@ from ptxdiff.inputs import input_sets
 from ptxdiff.jobs import Job, Setup
 from ptxdiff.model.derive import asm_form
 from ptxdiff.model.policies import policies
+from ptxdiff.sweep import dispatch
 from ptxdiff.sweep.fused import kernels
 from ptxdiff.sweep.oracle import Oracle
 from ptxdiff.sweep.result import ROW
+from ptxdiff.triton.elementwise import InlineAsm
 
-SHAPES = ((1024, 4), (2048, 4), (2048, 8), (4096, 8), (1024, 8), (512, 4))
+SHAPES = ((2048, 4), (2048, 8), (4096, 4), (4096, 8), (2048, 16))
 INTEGER = ("IADD", "LOP3", "SHF", "LEA", "IMNMX", "VIMNMX", "ISETP", "SEL", "PRMT", "VIADD", "BMSK", "SGXT", "PLOP3")
-TYPES = {32: "int32", 16: "int16", 8: "int8"}
 
 
 def oracle_of(name):
@@ -40,30 +42,15 @@ def oracle_of(name):
     return Oracle(case, policies(case, case.variants[name]), inputs.generator), case
 
 
-def row_kernels(name):
-    """The tally of today, and one that makes inputs and runs the asm itself instead of loading results."""
+def row_kernels(name, block=kernels.BLOCK, warps=kernels.WARPS):
+    """The tally of results in memory, and the one that makes inputs and runs the asm itself."""
     oracle, case = oracle_of(name)
     variant = case.variants[name]
     bits = kernels.number_bits(oracle)
-    today = kernels.tally_kernel(oracle, bits)
-    pack = max(variant.derived_packs or variant.texts)
-    form = asm_form(case, variant, pack)
-    lines, given = [], []
-    for k, (inputs, fmt) in enumerate(oracle.inputs.items()):
-        made = kernels._units_body(oracle, inputs, bits, "base")
-        lines += kernels._indented(made.lines)
-        word = f"tl.broadcast_to({made.results[0].text}, [BLOCK]).to(tl.{TYPES[fmt.unit_bits]})"
-        lines.append(f"        in{k} = {word}")
-        given.append(f"in{k}")
-    outputs = [TYPES[f.unit_bits] for f in oracle.outputs.values()]
-    assert len(outputs) == 1
-    asm = f"tl.inline_asm_elementwise({form.text!r}, {form.constraints!r}, [{', '.join(given)}], "
-    asm += f"dtype=tl.{outputs[0]}, is_pure=True, pack={pack})"
-    lines.append(f"        u0 = {asm}" + (".to(tl.int32)" if outputs[0] != "int32" else ""))
-    load = kernels._loads(list(oracle.outputs.values()))[0]
-    assert today.text.count(load) == 1
-    text = today.text.replace(load, "\n".join(lines)).replace("first, table, p0", "first, table")
-    return oracle, today, kernels.RowKernel(text, today.tables)
+    form = asm_form(case, variant, max(variant.derived_packs or variant.texts))
+    asm = InlineAsm(form.text, form.constraints, form.pack)
+    in_memory = kernels.tally_kernel(oracle, bits)
+    return oracle, in_memory, kernels.tally_in_registers(oracle, bits, asm, block=block, warps=warps)
 
 
 # ---- Counting machine instructions, without a GPU ------------------------------------------------------------------
@@ -111,10 +98,13 @@ def loop_opcodes(text):
 
 
 def counted(name):
-    oracle, today, single = row_kernels(name)
-    bits = next(iter(oracle.outputs.values())).unit_bits
-    for words, kernel, pointers in (("judge of today", today, {"p0": f"*i{bits}"}), ("one kernel", single, {})):
-        for block, warps in SHAPES[:3]:
+    for block, warps in SHAPES[:3]:
+        oracle, in_memory, single = row_kernels(name, block, warps)
+        bits = next(iter(oracle.outputs.values())).unit_bits
+        for words, kernel, pointers in (
+            ("judge in memory", in_memory, {"p0": f"*i{bits}"}),
+            ("in registers", single, {}),
+        ):
             opcodes = loop_opcodes(machine_code(kernel, pointers, block, warps))
             each = block / (32 * warps)
             if not opcodes:
@@ -134,16 +124,17 @@ def measured(name):
     from ptxdiff.backends import gpu
     from ptxdiff.sweep.device import DeviceSweep
     from ptxdiff.sweep.device_time import copy_floor
-    from ptxdiff.sweep.kernels import chunk_job, unit_bytes
+    from ptxdiff.sweep.kernels import chunk_job, chunk_size, unit_bytes
     from ptxdiff.triton.launch import launch_of
 
-    oracle, _, single = row_kernels(name)
     case = case_of(name)
     variant, policy = case.variants[name], policies(case, case.variants[name])
     inputs = next(s for s in input_sets(case, name, "exhaustive") if s.name.startswith("exhaustive"))
     pack = max(variant.derived_packs or variant.texts)
-    job = Job(case, name, Path(__file__).resolve(), name, variant, gpu.device_target(), Setup(pack=pack))
-    job = chunk_job(job, inputs, compiled=True)
+    given = Job(case, name, Path(__file__).resolve(), name, variant, gpu.device_target(), Setup(pack=pack))
+    job = chunk_job(given, inputs, compiled=True)
+    size = chunk_size(inputs.count, unit_bytes(job), compiled=True)  # as where all chunks are in memory
+    job = replace(job, setup=replace(job.setup, shape=(size,)))
     launch = launch_of(job)
     views = {t.name: gpu.torch_dtype(t.format) for t in launch.tensors}
     sweep = DeviceSweep(
@@ -151,33 +142,27 @@ def measured(name):
         device=gpu.DEVICE, compiled=True,
     )  # fmt: skip
     starts = range(0, inputs.count, sweep.chunk)
-
-    def whole():
-        for start in starts:
-            sweep._chunk(start)
-            sweep._tallied(start)
-
     floor = copy_floor(inputs.count * unit_bytes(job) // 2, gpu.DEVICE) * 1e3
-    now = timed(whole) * 1e3
-    print(f"{name:16} copy {floor:.2f} ms; today {now:.2f} ({now / floor:.2f})", flush=True)
-    chunk, rows = starts[len(starts) // 3], inputs.count // ROW
-    sweep._filled.clear()
-    sweep._chunk(chunk)
-    expected = sweep.tools.tally(sweep.number(chunk), *sweep.outputs().values())
-    table = torch.empty((len(oracle.names), rows), dtype=torch.int64, device=gpu.DEVICE)
+    in_memory = min(sweep._chunks(starts).seconds for _ in range(3)) * 1e3
+    print(f"{name:16} copy {floor:.2f} ms; in memory {in_memory:.2f} ({in_memory / floor:.2f})", flush=True)
+    rows = inputs.count // ROW
+    expected = sweep._chunks(starts).table
     for block, warps in SHAPES:
-        kernels.BLOCK, kernels.WARPS = block, warps
-        part = torch.empty_like(expected)
+        oracle, _, single = row_kernels(name, block, warps)
+        table = torch.empty((len(oracle.names), rows), dtype=torch.int64, device=gpu.DEVICE)
         try:
-            single(part.shape[1], sweep.number(chunk), part)
-            same = torch.equal(part, expected)
-            pace = timed(lambda: single(rows, sweep.number(0), table)) * 1e3
+            pace = timed(lambda: single(rows, sweep.number(0), table)) * 1e3  # noqa: B023 - it runs here
         except Exception as error:
             print(f"  {block}/{warps}: {type(error).__name__}: {str(error).splitlines()[0]}", flush=True)
             continue
-        words = "" if same else ", OTHER TALLIES"
-        print(f"  one kernel {block}/{warps}: {pace:.2f} ms ({pace / floor:.2f} of the copy){words}", flush=True)
-    kernels.BLOCK, kernels.WARPS = 2048, 8
+        words = "" if torch.equal(table, expected) else ", OTHER TALLIES"
+        print(f"  in registers {block}/{warps}: {pace:.2f} ms ({pace / floor:.2f} of the copy){words}", flush=True)
+    swept = [dispatch.run(given, policy, inputs) for _ in range(3)]
+    whole = min(s.measured["seconds"] for s in swept) * 1e3
+    notes = [n for n in swept[0].notes if "registers" in n or "other results" in n]
+    print(
+        f"  the sweep: {whole:.2f} ms ({whole / floor:.2f}), {swept[0].judgement.different} differ; {notes}", flush=True
+    )
 
 
 def main(words):

@@ -12,7 +12,7 @@ from ptxdiff.judging.judge import Judgement, judge
 from ptxdiff.judging.message import headline
 from ptxdiff.model.policies import policies
 from ptxdiff.records import Key
-from ptxdiff.references.formats import F32
+from ptxdiff.references.formats import F16X2, F32
 from tests.judging.test_judge import INF, NAN, ONE, TINY, units
 
 
@@ -97,3 +97,19 @@ def test_counts_of_pieces_add_up_and_a_piece_without_sides_leaves_them_out():
     whole = both.merged(Judgement(total=2, different=2, classes={"NaN": 2}))
     assert said(whole).endswith(f"({', '.join(f'{n} {c}' for n, c in whole.classes.items())})")
     assert np.sum(list(whole.classes.values())) == whole.different
+
+
+def test_exchanged_places_are_the_cause_and_have_a_repair():
+    case = Case(
+        inputs={"x": F16X2}, outputs={"y": F16X2}, reference=lambda x: x, variants={"v": asm("mov.b32 $0, $1;")}
+    )
+    words = np.arange(64, dtype=np.uint32) * 77 + (np.arange(64, dtype=np.uint32) * 91 << 16)
+    swapped = (words >> 16 | words << 16).astype(np.uint32)
+    found = judge(case, policies(case, case.variants["v"]), {"x": words}, {"y": swapped})
+    assert said(found).startswith(
+        "results in other places, place 0 of a pack has the result of place 1, place 1 of a pack has the result of "
+        "place 0: swap the operands that fill them; "
+    )
+    swapped[5] ^= 1
+    found = judge(case, policies(case, case.variants["v"]), {"x": words}, {"y": swapped})
+    assert "swap the operands" not in said(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -24,7 +25,8 @@ from ptxdiff import (
 )
 from ptxdiff.model.policies import policies
 from ptxdiff.model.variants import CaseError
-from ptxdiff.references.formats import BF16X2, E2M1X2, E4M3, F16, F32, F64, TF32, U8, Scalar
+from ptxdiff.references import arithmetic
+from ptxdiff.references.formats import BF16, BF16X2, E2M1X2, E4M3, F16, F32, F64, TF32, U8, Scalar
 
 VARIANTS = {"v": asm("rcp.rn.f32 $0, $1;")}
 
@@ -107,6 +109,10 @@ CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
     ({"variants": variant(meets=Meets(Domain("all", lambda v: True), exact()))}, "meets= relates an own reference="),
     ({"variants": variant(targets=only("sm_90"), refused=only("sm_90"))}, "'sm_90a' both in targets= and in refused="),
     ({"targets": only("sm_90"), "refused": only("sm_90")}, "both in targets= and in refused="),
+    (
+        {"reference": arithmetic.sqrt, "inputs": {"x": F16}, "outputs": {"y": F16}},
+        r"sqrt computes in float32 .* no argument is float32: reference=functools.partial\(sqrt, fmt=F16\)",
+    ),
     ({"carry": {"z": "x"}}, "carry names 'z'; the outputs are y"),
     ({"carry": {"y": "z"}}, "carry names 'z'; the inputs are x"),
     ({"carry": {"y": "x"}, "outputs": {"y": F16}}, r"feeds float16 \(16 bits\) into float32"),
@@ -123,6 +129,14 @@ CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
 def test_a_contradiction_is_reported_where_it_is_declared(fields, words):
     with pytest.raises(CaseError, match=words):
         case(**fields)
+
+
+@pytest.mark.parametrize(
+    ("reference", "fmt"),
+    [(arithmetic.sqrt, F32), (partial(arithmetic.sqrt, fmt=F16), F16), (partial(arithmetic.sqrt, fmt=BF16), BF16X2)],
+)
+def test_a_reference_in_the_cases_format_is_accepted(reference, fmt):
+    assert case(reference=reference, inputs={"x": fmt}, outputs={"y": fmt})
 
 
 def test_an_unknown_diagnosis_is_refused():

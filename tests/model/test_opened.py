@@ -39,7 +39,10 @@ def appends():
 
 def imports_a_package():
     import ptxdiff.lint.block
-    return Path(json.__file__).read_text() and Path("/proc/self/stat").read_text()
+    return Path(json.__file__).read_text() and Path("/dev/null").read_text()
+
+def asks_the_machine():
+    return Path("/proc/self/environ").read_bytes()
 
 def asks_about():
     return os.path.exists(HERE / "flag"), os.path.getsize(HERE / "data.txt"), (HERE / "folder").is_dir()
@@ -150,6 +153,28 @@ def test_files_of_python_of_packages_and_of_the_machine_are_left_out(user):
     module, opened, _ = user
     module.imports_a_package()
     assert opened() == ({}, ())
+
+
+def test_what_the_machine_says_at_that_moment_is_unknown(user):
+    module, opened, _ = user
+    module.asks_the_machine()
+    assert opened() == ({}, ("it reads /proc/self/environ, which says what is so at that moment",))
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("torch.from_file('x', size=1)", "from_file"),
+        ("torch.jit.load('x')", "jit.load"),
+        ("safetensors.torch.load_file('x')", "load_file"),
+        ("numpy.fromfile('x')", ""),
+        ("load_files('x')", ""),
+    ],
+)
+def test_functions_whose_compiled_code_opens_files_are_unknown(text, word, tmp_path):
+    (tmp_path / "_native.py").write_text(f"def f():\n    return {text}\n")
+    unknown = opened_by([str(tmp_path / "_native.py")]).unknown
+    assert unknown == ((f"it calls {word}, by which compiled code opens files that nothing notes",) if word else ())
 
 
 def test_a_process_that_is_started_is_unknown(user):

@@ -17,7 +17,8 @@ from ptxdiff.proving import terms as t
 from ptxdiff.proving.search import TermFault
 from tests.support.proving.machine_code import by_hand, kernel, proved
 from tests.support.proving.machine_code import translation as of
-from tests.support.sass.faulty_ptxas import ABSOLUTE, faulty_ptxas
+from tests.support.sass.fault_kernels import ABSOLUTE
+from tests.support.sass.ptxas_releases import release
 
 SUM = kernel("add.u32 %y, %a, %b;")
 RIGHT = {
@@ -81,7 +82,7 @@ def test_machine_code_of_another_text_gets_a_launch_that_shows_it(name: str) -> 
 
 def test_a_published_fault_is_found_and_other_levels_are_proved() -> None:
     """pytorch/pytorch issue 190973."""
-    ptxas = faulty_ptxas("12.8", "12.9", "13.0", "13.1", "13.2", "13.3")
+    ptxas = release("12.8", "12.9", "13.0", "13.1", "13.2", "13.3")
     wrong = proved(of(ABSOLUTE, ptxas=ptxas, level=3))
     assert wrong.verdict == "counterexample", wrong
     assert proved(of(ABSOLUTE, ptxas=ptxas, level=0)).verdict == "proved"

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from ptxdiff.records import Key, Result
-from ptxdiff.records.causes import blocks, cause_of, contradict, plain, shown_first
+from ptxdiff.records.causes import blocks, cause_in_words, cause_of, contradict, plain, shown_first
 from ptxdiff.records.types import Bits, Offender
 
 KEY = Key("case", "variant", "sm_80", "emulator")
@@ -87,3 +87,17 @@ def test_the_result_that_is_shown_has_positional_bits_or_a_diagnosis():
     assert shown_first([first, known, swapped]) is swapped
     assert shown_first([first, known]) is known
     assert shown_first([first]) is first
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"words": "c::v[sm_80-emulator]: results in other places, x: swap them; 4 of 5 codes differ (positional 4)"},
+         "results in other places, x: swap them"),
+        ({"words": "c::v[sm_80-emulator]: 4 of 5 codes differ (1 ulp 4)"}, ""),
+        ({"words": "c::v[sm_80-emulator]: x; 4 of 5 codes differ ()", "diagnosis": "undefined bits stored"},
+         "undefined bits stored"),
+    ],
+)  # fmt: skip
+def test_the_cause_is_what_the_first_line_has_before_the_counts(facts, words):
+    assert cause_in_words(failure(**facts)) == words

@@ -334,3 +334,14 @@ def test_a_passing_variant_has_no_bar_in_the_colour_of_failures():
     assert [(b["begin"], b["end"], b["bottom"], b["top"]) for b in histogram.bars] == [
         (-16777216.5, -8388607.5, 0, 3), (-0.5, 0.5, 0, 90), (1.5, 2.5, 0, 5)
     ]  # fmt: skip
+
+
+def test_a_variant_is_shown_by_the_failure_that_the_terminal_shows():
+    a = dataclasses.replace(synthetic.failing(result()), diagnosis="undefined bits stored")
+    swapped = dataclasses.replace(
+        synthetic.failing(result(pack=4)),
+        classes={"positional": 3},
+        words="c::v[sm_80-emulator]: results in other places, x: swap them; 3 of 5 codes differ (positional 3)",
+    )
+    (both,) = view(run(a, swapped)).wrong
+    assert both.cause == "results in other places, x: swap them"

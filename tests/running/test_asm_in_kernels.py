@@ -4,6 +4,9 @@ import json
 
 import pytest
 
+from ptxdiff.model.dialect import AsmCall
+from ptxdiff.running.asm_faults import shared_registers
+
 CLOBBER = '''"""Twice a number, and another one added."""
 
 import triton
@@ -110,6 +113,29 @@ def test_an_output_written_early_fails_in_kernels_and_functions(run_kernels, pyt
     words = next(r["findings"][0] for r in failed if r["key"]["variant"] == "not marked")
     for part in (".py:", "line 1", "writes $0 before `add.s32 $0, $0, $2;` reads $2", "'=&r'", "instead of"):
         assert part in words
+
+
+TWO_GUARDS = """{ .reg .pred p, q; setp.gt.s32 p, $3, 0; setp.lt.s32 q, $3, 0; @p mov.b32 $0, 0;
+    @q st.global.b32 [$1], $2; }"""
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("mov.b32 $0, 0; st.global.b32 [$1], $2;", True),
+        ("mov.b32 $0, 0; { .reg .pred p; setp.ne.u32 p, $3, 0; @p st.global.b32 [$1], $2; }", True),
+        ("{ .reg .pred p; setp.ne.u32 p, $3, 0; mov.b32 $0, 0; @p st.global.b32 [$1], $2; }", True),
+        ("{ .reg .pred p; setp.ne.u32 p, $3, 0; @p mov.b32 $0, 0; st.global.b32 [$1], $2; }", True),
+        (TWO_GUARDS, None),
+        ("{ .reg .pred p; setp.ne.u32 p, $3, 0; @p mov.b32 $0, 0; @!p st.global.b32 [$1], $2; }", False),
+        ("{ .reg .pred p; setp.ne.u32 p, $3, 0; @p st.global.b32 [$1], $2; mov.b32 $0, 0; }", False),
+    ],
+)  # fmt: skip
+def test_guards_of_asm_with_memory(text, shown):
+    """A finding where a thread must meet the shared register, a note where it may, and nothing where it cannot."""
+    fault = shared_registers(AsmCall(text, "=r,l,r,r"))
+    assert bool(fault.finding) == (shown is True)
+    assert bool(fault.note) == (shown is None)
 
 
 PACKS = '''"""One bit of each byte flipped, in blocks of several sizes."""

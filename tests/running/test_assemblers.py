@@ -207,7 +207,7 @@ def test_a_failure_is_repeated_by_the_same_assembler(programs):
         (["--ptx-assembler=/no/such"], "there is no such file; give the path of a ptxas, or the word bundled"),
         (["--ptx-assembler=/tmp"], "is a folder; name the program in it, /tmp/ptxas"),
         (["--ptx-assembler=/bin/true"], "does not say which release of ptxas it is"),
-        (["--ptx-opt=0", "--ptx-backend=emulator"], "--ptx-opt is for the gpu and the assembler"),
+        (["--ptx-opt=0", "--ptx-backend=emulator"], "--ptx-opt is for the backends gpu, assembler, sass"),
     ],
 )
 def test_a_path_without_an_assembler_is_refused_before_anything_runs(run_cases, options, words):

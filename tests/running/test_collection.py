@@ -1,5 +1,10 @@
 """`--ptx-lint`: an item for each case file, which fails on the linter's findings there."""
 
+from types import SimpleNamespace
+
+import pytest
+
+from ptxdiff.running.collection import only_fused
 from tests.support.case_sources import FLIP
 
 FLUSHED = FLIP.replace("variants={", 'variants={"planted": asm(".reg .b32 t; not.b32 t, $1; mov.b32 $0, t;"), ')
@@ -27,3 +32,22 @@ def test_settings_hold_for_the_item(run_cases, pytester):
     result = run_cases("--ptx-lint", "-k", "lint", "-rs", flip=FLUSHED)
     result.assert_outcomes(skipped=1, deselected=3)
     result.stdout.fnmatch_lines(["*excluded by 'cases' in *"])
+
+
+def _result(input_set, fusion, verdict):
+    return SimpleNamespace(key=SimpleNamespace(input_set=input_set, fusion=fusion), verdict=verdict)
+
+
+@pytest.mark.parametrize(
+    ("results", "hint"),
+    [
+        ([("edges/1", False, "pass"), ("edges/1+shuffled", True, "fail")], True),
+        ([("edges/1", False, "pass"), ("random/1", True, "fail")], False),  # not the same inputs
+        ([("edges/1", False, "fail"), ("edges/1+shuffled", True, "fail")], False),
+        ([("edges/1", True, "fail"), ("random/1", True, "pass")], False),  # none ran without fusion
+        ([("edges/1", False, "pass"), ("random/1", False, "error"), ("edges/1", True, "fail")], False),
+        ([("edges/1", False, "pass")], False),
+    ],
+)
+def test_a_failure_by_fusion_alone_says_so(results, hint):
+    assert ("with fusion off" in only_fused([_result(*r) for r in results])) == hint

@@ -78,13 +78,17 @@ ONE = "{ .reg .pred p; WRONG mov.b32 $0, $2; mov.b32 $1, $3; @p xor.b32 $1, $1, 
 PAIRS = {"equal": "setp.eq.u32 p, $2, $3;", "nowhere": "setp.ne.u32 p, $2, $2;"}
 
 
+SHOWN = {"neighbours/1", "words-2/1", "constants-2/1", "constants-pairs-2/1"}
+"""The sets with equal neighbours."""
+
+
 @pytest.mark.parametrize("name", PAIRS)
 @pytest.mark.parametrize("fmt", [U32, F32], ids=["U32", "F32"])
 def test_neighbours_that_are_equal(name, fmt, tmp_path):
     variant = asm(ONE.replace("WRONG", PAIRS[name]), constraints="=&r,=&r,r,r", pack=2)
     sets = failing(found(variant, {"x": fmt}, lambda x: x, tmp_path / "c.py"))
     # The edges show it only in a partial pack, which runs on some of a case's targets.
-    assert sets - {"edges/1"} == ({"neighbours/1", "words-2/1", "constants-2/1"} if name == "equal" else set())
+    assert sets - {"edges/1"} == (SHOWN if name == "equal" else set())
 
 
 def test_two_pairs_of_equal_neighbours(tmp_path):
@@ -92,7 +96,8 @@ def test_two_pairs_of_equal_neighbours(tmp_path):
     text = """{ .reg .pred p; setp.eq.u32 p, $4, $7; setp.eq.and.u32 p, $5, $6, p; setp.ne.and.u32 p, $4, $5, p;
         mov.b32 $0, $4; mov.b32 $1, $5; mov.b32 $2, $6; mov.b32 $3, $7; @p xor.b32 $2, $2, 1; }"""
     variant = asm(text, constraints="=&r,=&r,=&r,=&r,r,r,r,r", pack=4)
-    assert failing(found(variant, {"x": U32}, lambda x: x, tmp_path / "c.py")) == {"neighbours/1", "words-4/1"}
+    sets = failing(found(variant, {"x": U32}, lambda x: x, tmp_path / "c.py"))
+    assert sets == {"neighbours/1", "words-4/1", "constants-pairs-4/1"}
 
 
 def test_equal_neighbours_where_all_inputs_run(tmp_path):
@@ -101,4 +106,4 @@ def test_equal_neighbours_where_all_inputs_run(tmp_path):
         mov.b32 $0, a; mov.b32 $1, b; @p add.u32 $1, $1, 1; }"""
     variant = asm(text, constraints="=&r,=&r,r", pack=2)
     results = found(variant, {"x": U8}, lambda x: x, tmp_path / "c.py")
-    assert failing(results) == {"neighbours/1", "words-2/1", "constants-2/1"}
+    assert failing(results) == SHOWN

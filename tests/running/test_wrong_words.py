@@ -58,6 +58,12 @@ BYTES_OF_A_WORD = {
     "the second lane follows the first": BYTES.format(0, 8) + "add.u32 t, t, 1; setp.eq.u32 p, t, u;",
     "ascending lanes": "sub.u32 t, $1, 0x03020100; prmt.b32 u, t, 0, 0; setp.eq.u32 p, t, u;",
     "a word of the asm": "setp.eq.u32 p, $1, 0x37c5e21b;",
+    "two numbers of the asm by turns": "prmt.b32 t, $1, 0, 0x1032; setp.eq.u32 p, t, $1; bfe.u32 t, $1, 0, 8; "
+    "setp.eq.and.u32 p, t, 0x35, p; bfe.u32 t, $1, 8, 8; setp.eq.and.u32 p, t, 0xca, p;",
+    "two numbers of the asm in the outer lanes": BYTES.format(0, 24)
+    + "setp.eq.u32 p, t, 0x35; setp.eq.and.u32 p, u, 0xca, p;",
+    "a number of the asm beside all ones": BYTES.format(8, 16)
+    + "setp.eq.u32 p, t, 0x35; setp.eq.and.u32 p, u, 255, p;",
     "a word of the asm after a product": "mul.lo.u32 t, $1, 0x9e3779b1; setp.eq.u32 p, t, 0x37c5e21b;",
     "a word of the asm under a mask": "and.b32 t, $1, 0x00ffff00; setp.eq.u32 p, t, 0x00c5e200;",
     "a field of the asm": "bfe.u32 t, $1, 6, 12; setp.eq.u32 p, t, 0x5a3;",
@@ -98,6 +104,8 @@ OTHERS = {
     "NaN beside infinity": (F16, 2, HALVES + "setp.nan.f16 p, l, l; and.b16 h, h, 0x7fff; "
                             "setp.eq.and.u16 p, h, 0x7c00, p;"),
     "infinity beside NaN": (F16, 2, HALVES + "setp.nan.f16 p, h, h; setp.eq.and.u16 p, l, 0x7c00, p;"),
+    "a number of the asm beside larger ones": (F16, 2, HALVES + ".reg .b16 a; mov.b16 a, 0x4900; setp.gt.f16 p, l, a; "
+                                               "setp.eq.and.f16 p, h, a, p;"),
     "infinities of both signs": (F16, 2, "setp.eq.u32 p, $1, 0xfc007c00;"),
     "zeros of both signs": (F16, 2, "and.b32 t, $1, 0x7fff7fff; setp.eq.u32 p, t, 0; "
                             "setp.eq.and.u32 p, $1, 0x80000000, p;"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from ptxdiff.backends import BACKENDS, create
 from ptxdiff.conformance import taught
 from ptxdiff.jobs import Job, Setup, block_of
 from ptxdiff.references.formats import F32, U32
-from ptxdiff.sass import rows
+from ptxdiff.sass import rows, text
 
 TARGET = "sm_90a"
 SUM = ptxdiff.Case(
@@ -83,3 +84,13 @@ def test_an_instruction_without_a_row_gives_no_result(backend, monkeypatch) -> N
     outcome = backend.run(_job(FUSED, np.full(300, 1.5, np.float32).view(np.uint32)))
     assert outcome.status == "not run"
     assert "FMUL" in outcome.words
+
+
+def test_a_result_that_is_used_too_early_is_a_finding_of_its_own(backend, monkeypatch) -> None:
+    """The wait of the instruction that uses what was loaded is removed from the control codes."""
+    found = text.Control.of
+    monkeypatch.setattr(text.Control, "of", lambda high: replace(found(high), waits=0))
+    outcome = backend.run(_job(SUM, np.arange(300, dtype=np.uint32)))
+    assert outcome.status == "not run"
+    assert "unsettled: machine code uses a result too early: 0x" in outcome.words
+    assert not outcome.suspected

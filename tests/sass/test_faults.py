@@ -1,7 +1,7 @@
 """Faults of ptxas that were published, in machine code on the CPU.
 
 Each kernel is written after a public report. A ptxas that has the fault is needed: the one that Triton carries, or one
-that `PTXDIFF_FAULTY_PTXAS` names.
+of those that `PTXDIFF_FAULTY_PTXAS` names.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import numpy as np
 
 from ptxdiff import emulated, run_ptx
 from ptxdiff.conformance.taught import unsettled
-from tests.support.sass.fault_kernels import two_packed_sums
-from tests.support.sass.faulty_ptxas import ABSOLUTE, faulty_ptxas
+from tests.support.sass.fault_kernels import ABSOLUTE, two_packed_sums
+from tests.support.sass.ptxas_releases import release
 
 
 def _maximum(ptxas: str, opt: int) -> tuple[np.ndarray, np.ndarray]:
@@ -22,7 +22,7 @@ def _maximum(ptxas: str, opt: int) -> tuple[np.ndarray, np.ndarray]:
 
 def test_a_negation_that_a_fusion_of_maxima_drops() -> None:
     """pytorch/pytorch issue 190973: max(max(x, -x), y) becomes max(max(x, x), y)."""
-    ptxas = faulty_ptxas("12.8", "12.9", "13.0", "13.1", "13.2", "13.3")
+    ptxas = release("12.8", "12.9", "13.0", "13.1", "13.2", "13.3")
     right, expected = _maximum(ptxas, 0)
     assert (right == expected).all()
     wrong, expected = _maximum(ptxas, 3)
@@ -32,7 +32,7 @@ def test_a_negation_that_a_fusion_of_maxima_drops() -> None:
 
 def test_an_immediate_that_a_second_packed_sum_loses() -> None:
     """triton-lang/triton issue 11581. The wrong words are those that an H100 gave."""
-    ptxas = faulty_ptxas("12.9", "13.0")
+    ptxas = release("12.9", "13.0")
     found = {}
     for name, settings in (("ptx", {}), ("-O0", {"level": "sass", "ptxas": ptxas, "opt": 0}),
                            ("-O3", {"level": "sass", "ptxas": ptxas, "opt": 3})):  # fmt: skip
@@ -47,7 +47,7 @@ def test_an_immediate_that_a_second_packed_sum_loses() -> None:
 
 
 def test_the_form_of_the_wrong_code_is_taught() -> None:
-    ptxas = faulty_ptxas("12.9", "13.0")
+    ptxas = release("12.9", "13.0")
     values = np.zeros(256, np.int32)
     report = emulated(two_packed_sums, "sm_90a", level="sass", ptxas=ptxas, opt=3)[(1,)](
         values, D1=32, D2=8, num_warps=1

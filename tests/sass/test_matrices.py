@@ -63,6 +63,35 @@ def test_machine_code_gives_the_bits_of_the_ptx(name: str, target: str) -> None:
     assert (run(name, target, "sass") == wanted).all()
 
 
+def _scaled(shape: str, kind: str, vector: str, types: str, of_a: str, of_b: str) -> str:
+    form = f"mma.sync.aligned.{shape}.row.col.kind::{kind}.block_scale.scale_vec::{vector}.f32.{types}"
+    return f"{form} {FACTORS[:-1]}, c0, {{{{{of_a}}}}}, c1, {{{{{of_b}}}}};"
+
+
+SMALL = {
+    "narrow": f"mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e5m2.f32 {FACTORS}",
+    "mixed": f"mma.sync.aligned.kind::f8f6f4.m16n8k32.row.col.f32.e2m1.e3m2.f32 {FACTORS}",
+    "scaled": _scaled("m16n8k32", "mxf8f6f4", "1X", "e4m3.e2m1.f32.ue8m0", "2, 1", "1, 3"),
+    "four bits": _scaled("m16n8k64", "mxf4", "2X", "e2m1.e2m1.f32.ue8m0", "2, 1", "0, 2"),
+    "sixteen": _scaled("m16n8k64", "mxf4nvf4", "4X", "e2m1.e2m1.f32.ue4m3", "0, 1", "0, 3"),
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_products_of_small_floats_give_the_bits_of_the_ptx(name: str, monkeypatch) -> None:
+    monkeypatch.setitem(BODIES, name, LOADED.format("") + SMALL[name])
+    wanted = run(name, "sm_120a", "ptx")
+    assert len(np.unique(wanted)) > 8
+    assert (run(name, "sm_120a", "sass") == wanted).all()
+
+
+def test_scales_of_another_thread_give_other_bits(monkeypatch) -> None:
+    monkeypatch.setitem(BODIES, "scaled", LOADED.format("") + SMALL["scaled"])
+    wanted = run("scaled", "sm_120a", "ptx")
+    monkeypatch.setitem(BODIES, "scaled", LOADED.format("") + SMALL["scaled"].replace("1, 3", "1, 2"))
+    assert (run("scaled", "sm_120a", "sass") != wanted).any()
+
+
 @pytest.mark.parametrize(
     ("name", "opcode"), [("copies", "LDGSTS"), ("ldmatrix", "LDSM"), ("f16", "HMMA"), ("s8", "IMMA")]
 )

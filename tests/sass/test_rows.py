@@ -21,6 +21,10 @@ from tests.support.sass.assembly import written
         ("ISETP.GE.U32.AND.EX P0, PT, R3, R5, PT, P1", "ISETP.cmp.U32.bool.EX"),
         ("LOP3.LUT P0, RZ, R4, 0x7f, RZ, 0xc0, !PT", "LOP3.LUT"),
         ("HADD2.F32 R4, -RZ, R4.H1_H1", "HADD2.F32"),
+        ("F2FP.BF16.E5M2.UNPACK_B R1, R2, 4.5736980577097704378e-41.H0", "F2FP{.SATFINITE}{.RELU}.BF16.form.UNPACK_B"),
+        ("PLOP3.LUT P0, PT, R2.SIGN, R5.SIGN, R0.SIGN, 0x2, 0x0", "PLOP3.LUT"),
+        ("I2F.F16.S8 R1, R2.B3", "I2F.F16.byte{.rnd}"),
+        ("FHADD.BF16 R1, R2.H1, -R3", "FHADD{.type}{.rnd}{.SAT}"),
     ],
 )
 def test_instructions_find_their_rows(text: str, name: str) -> None:
@@ -44,6 +48,12 @@ def test_instructions_find_their_rows(text: str, name: str) -> None:
         "UIADD3 R4, UR5, 0x10, URZ",
         "IMAD.WIDE R2, R4, R5, R7",  # a pair of registers that begins at an odd number
         "FADD R1, R2, c[0x0][R4+0x10]",
+        "PLOP3.LUT P0, PT, R2.SIGN, P1, R0.SIGN, 0x2, 0x0",  # a sign beside a predicate
+        "PLOP3.LUT P0, PT, R2, R3, R0, 0x2, 0x0",
+        "F2FP.BF16.E5M2.UNPACK_B R1, R2, 4.5e-41",  # which half is not written
+        "FADD R1, R2, 1.5.H0",
+        "I2F.F16.S8 R1, R2.H1",
+        "F2FP.SATFINITE.E2M1.F16.UNPACK_B_MERGE_C R1, R2, R3",  # what the third operand does is not known
     ],
 )
 def test_everything_else_has_no_row(text: str) -> None:

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from ptxdiff.conformance import taught, teaching
+from ptxdiff.emulator.isa.convert_stochastic import cvt_bf16x2_f32_rs
 from ptxdiff.emulator.isa.float32 import add_f32, mul_f32
+from ptxdiff.emulator.isa.logic import by_table
 from ptxdiff.sass import rows
 from ptxdiff.triton.targets import assembler, probe, tool
 
@@ -46,12 +48,12 @@ def test_the_ledger_is_of_this_table() -> None:
     assert not [e for e in entries if e["differed"]]
 
 
-def _teach(names: list[str]) -> tuple[dict[str, teaching.Lesson], dict[str, str]]:
-    if not probe()[TARGET].available:
-        pytest.skip(f"no ptxas for {TARGET}")
+def _teach(names: list[str], target: str = TARGET) -> tuple[dict[str, teaching.Lesson], dict[str, str]]:
+    if not probe()[target].available:
+        pytest.skip(f"no ptxas for {target}")
     lessons: dict[str, teaching.Lesson] = {}
-    version = probe()[TARGET].ptx_version
-    complaints = teaching.teach(names, TARGET, assembler(TARGET).path, str(tool("nvdisasm")), version, lessons)
+    version = probe()[target].ptx_version
+    complaints = teaching.teach(names, target, assembler(target).path, str(tool("nvdisasm")), version, lessons)
     return lessons, complaints
 
 
@@ -70,6 +72,85 @@ def test_a_planted_wrong_row_differs(monkeypatch: pytest.MonkeyPatch) -> None:
     lessons, complaints = _teach(["fma.rn.f32"])
     assert any("differ" in words for words in complaints.values())
     assert lessons["FFMA{.FTZ}{.rnd}{.SAT} ftz=0,rnd=0,sat=0"].differed
+
+
+BLACKWELL = {
+    "cvt.rs.satfinite.e4m3x4.f32": "F2FP.SATFINITE{.RELU}.form.F32.PACK_AB_MERGE_C.RS",
+    "cvt.rs.satfinite.e2m1x4.f32": "F2FP.SATFINITE{.RELU}.form.F32.PACK_AB_MERGE_C.RS",
+    "cvt.rn.scaled::n2::ue8m0.bf16x2.e2m1x2": "F2FP{.SATFINITE}{.RELU}.BF16.E2M1.UNPACK_B",
+    "fma.rn.f32.f16": "FHFMA{.type}{.rnd}{.SAT}",
+    "dp2a.hi.s32.u32": "IDP.2A.part.first.second",
+    "ex2.approx.f16x2": "MUFU.EX2.type",
+    "add.sat.s32": "PLOP3.LUT",
+    "cvt.rn.f16.s8": "I2F.F16.byte{.rnd}",
+}
+"""Forms of PTX, and a row that they teach on a Blackwell target."""
+
+
+@pytest.mark.slow(reason="compiles the definitions of many forms")
+def test_forms_of_blackwell_are_taught_by_ptxas() -> None:
+    lessons, complaints = _teach(list(BLACKWELL), "sm_100a")
+    assert complaints == {}
+    taught_rows = {form.split(" ")[0] for form, lesson in lessons.items() if len(lesson.agreed) >= taught.CONTEXTS}
+    assert set(BLACKWELL.values()) <= taught_rows
+
+
+@pytest.mark.slow(reason="compiles definitions")
+@pytest.mark.parametrize(("name", "opcode"), [("cvt.rs.satfinite.e2m1x4.f32", "F2FP"), ("add.sat.s32", "PLOP3")])
+def test_a_planted_mistake_in_one_of_them_differs(name: str, opcode: str, monkeypatch) -> None:
+    planted = [
+        rows.InstructionRow(r.name, r.opcodes, r.fixed, r.flags, r.choices, r.shapes, _other_operand(r.definition))
+        for r in rows.ROWS[opcode]
+        if r.name == BLACKWELL[name]
+    ]
+    others = [r for r in rows.ROWS[opcode] if r.name != BLACKWELL[name]]
+    monkeypatch.setitem(rows.ROWS, opcode, [*others, *planted])
+    lessons, complaints = _teach([name], "sm_100a")
+    assert any("differ" in words for words in complaints.values())
+    assert any(lesson.differed for form, lesson in lessons.items() if form.startswith(BLACKWELL[name]))
+
+
+def _other_operand(right):
+    """A definition that takes its operands from wrong places."""
+    return _plop3_of_two if right.__name__ == "plop3" else _narrow_as_halves
+
+
+def _plop3_of_two(a: int, b: int, c: int, lut: int, lut2: int, result: int) -> int:
+    return by_table(c, b, c, lut if result == 0 else lut2) & 1
+
+
+def _narrow_as_halves(a: int, b: int, c: int, relu: int, form: int) -> int:
+    return cvt_bf16x2_f32_rs(a, b, c, relu, 0)
+
+
+def test_a_few_forms_bring_each_machine_instruction_into_some_kernels() -> None:
+    if not probe()[TARGET].available:
+        pytest.skip(f"no ptxas for {TARGET}")
+    names = ["add.u32", "add.s32", "fma.rn.f32", "fma.rn.ftz.f32"]
+    assert teaching.few(names, TARGET, 1) == ["add.u32", "fma.rn.f32", "fma.rn.ftz.f32"]
+
+
+def test_lines_that_hold_stay_where_some_forms_teach_again(monkeypatch) -> None:
+    if not probe()[TARGET].available:
+        pytest.skip(f"no ptxas for {TARGET}")
+    form = "FFMA{.FTZ}{.rnd}{.SAT} ftz=0,rnd=0,sat=0"
+    entry = {"target": TARGET, "form": form, "agreed": 99, "differed": 0, "digest": taught.digest(form)}
+    other = entry | {"form": "IADD3", "agreed": 7, "digest": taught.digest("IADD3")}
+    old = entry | {"form": "BREV", "digest": "00000000"}
+    before = "".join(f"{json.dumps(e)}\n" for e in (entry, other, old))
+    found = {e["form"]: e for e in _again(before)}
+    assert (found[form], found["IADD3"]) == (entry, other)
+    assert "BREV" not in found  # its definition is another one now
+    monkeypatch.setitem(rows.ROWS, "FFMA", [
+        rows.InstructionRow(r.name, r.opcodes, r.fixed, r.flags, r.choices, r.shapes, _twice_rounded)
+        for r in rows.ROWS["FFMA"]
+    ])  # fmt: skip
+    assert {e["form"]: e for e in _again(before)}[form]["differed"]
+
+
+def _again(before: str) -> list[dict[str, object]]:
+    text = teaching.taught_again("forms", TARGET, before, lambda words: None, None, ["fma.rn.f32"])
+    return [json.loads(line) for line in text.splitlines()]
 
 
 def _twice_rounded(a: int, b: int, c: int, rnd: int, ftz: int, sat: int) -> int:

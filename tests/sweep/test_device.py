@@ -22,6 +22,7 @@ from ptxdiff.references import arithmetic, conversion  # noqa: E402
 from ptxdiff.references.formats import E2M1, E2M3X2, E4M3, F16  # noqa: E402
 from ptxdiff.sweep import OracleFault, device  # noqa: E402
 from ptxdiff.sweep.device import DeviceSweep  # noqa: E402
+from ptxdiff.sweep.oracle import Oracle  # noqa: E402
 from ptxdiff.triton.launch import TensorLayout as Argument  # noqa: E402
 
 FORMATS = {"a": E2M1, "b": F16}
@@ -65,15 +66,16 @@ def kernel(fault):
 VIEWS = {E2M1: torch.uint8, E4M3: torch.uint8, F16: torch.float16, E2M3X2: torch.int16}
 
 
-def sweep(case, launch, compiled=False, generator=GENERATOR, pack=PACK):
+def sweep(case, launch, compiled=False, generator=GENERATOR, pack=PACK, count=COUNT, in_registers=None):
     variant = case.variants["v"]
     job = Job(case, "case", Path("."), "v", variant, "sm_90a", Setup(shape=(CHUNK,), pack=pack))
     tensors = {**case.inputs, **case.outputs}
     arguments = tuple(Argument(n, f, (CHUNK,)) for n, f in tensors.items())
     views = {n: VIEWS[f] for n, f in tensors.items()}
     return DeviceSweep(
-        job, policies(case, variant), generator, COUNT, launch, arguments, views, device="cpu", compiled=compiled
-    ).run()
+        job, policies(case, variant), generator, count, launch, arguments, views, device="cpu", compiled=compiled,
+        in_registers=in_registers,
+    ).run()  # fmt: skip
 
 
 def plainly(case, launch, generator=GENERATOR):
@@ -211,6 +213,72 @@ def test_inputs_made_ahead_by_the_tally_are_the_next_chunks(monkeypatch):
         found = sweep(case_of(exact()), kernel(FAULTS["none"]))
         assert bool(found.judgement.different or found.faults) == bool(different)
         assert calls[0] == [("a",), ("a",)]
+
+
+MANY = 16 * CHUNK  # of which chunks 0, 7, 8 and 15 run as the kernel under test
+INSIDE, OWN_CHUNK = 3 * CHUNK + 5, 7 * CHUNK + 5
+
+
+def rows_by(case, launch):
+    """Tallies of rows by a kernel that makes its inputs itself."""
+    oracle = Oracle(case, policies(case, case.variants["v"]), GENERATOR)
+
+    def tallies(first, rows):
+        tables = []
+        for row in range(rows):
+            number = first + row * CHUNK
+            units = {n: GENERATOR.units(n, number + torch.arange(CHUNK)).to(torch.int64) for n in FORMATS}
+            outputs = torch.zeros(CHUNK, dtype=torch.int16)
+            launch({"a": units["a"].to(torch.uint8), "b": units["b"].to(torch.int16), "c": outputs})
+            tables.append(oracle.tally(number, outputs))
+        return torch.cat(tables, 1)
+
+    return tallies
+
+
+def wrong_at(number):
+    a, b = (int(GENERATOR.units(n, torch.tensor(number))) for n in FORMATS)
+    return kernel(lambda x, y, c: torch.where((x == a) & (y == b), c ^ 1, c))
+
+
+def test_of_a_sweep_in_registers_few_chunks_run_as_the_kernel_under_test():
+    case, launched = case_of(exact()), []
+    right = kernel(FAULTS["none"])
+
+    def launch(pointers):
+        launched.append(None)
+        right(pointers)
+
+    plain = sweep(case, right, count=MANY)
+    found = sweep(case, launch, count=MANY, in_registers=rows_by(case, right))
+    assert np.array_equal(found.sums, plain.sums)
+    assert found.judgement.passed
+    assert found.judgement.total == plain.judgement.total
+    assert any("4 of 16 chunks ran as the variant's kernel too" in note for note in found.notes)
+    assert len(launched) == 2 + 4  # two for the bytes that are never written
+
+
+def test_a_mistake_outside_those_chunks_is_found_in_registers():
+    case = case_of(exact())
+    found = sweep(case, wrong_at(INSIDE), count=MANY, in_registers=rows_by(case, wrong_at(INSIDE)))
+    assert (found.judgement.different, found.failing) == (1, INSIDE)
+
+
+def test_where_the_two_kernels_differ_all_inputs_run_as_the_kernel_under_test():
+    """Each is wrong at one input. Only the mistakes of the kernel under test count, and they are found."""
+    case, right = case_of(exact()), kernel(FAULTS["none"])
+    found = sweep(case, wrong_at(OWN_CHUNK), count=MANY, in_registers=rows_by(case, right))
+    assert (found.judgement.different, found.failing) == (1, OWN_CHUNK)
+    assert any("gives other results" in note for note in found.notes)
+    found = sweep(case, right, count=MANY, in_registers=rows_by(case, wrong_at(OWN_CHUNK)))
+    assert found.judgement.passed
+    assert found.faults == []
+
+
+def test_a_result_that_is_wrong_in_registers_alone_is_a_fault_and_no_pass():
+    case, right = case_of(exact()), kernel(FAULTS["none"])
+    found = sweep(case, right, count=MANY, in_registers=rows_by(case, wrong_at(INSIDE)))
+    assert any("run again" in fault for fault in found.faults)
 
 
 def test_a_kernel_with_other_results_the_second_time_is_a_fault():

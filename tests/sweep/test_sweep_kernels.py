@@ -9,7 +9,7 @@ triton = pytest.importorskip("triton")
 from triton.backends.compiler import GPUTarget  # noqa: E402
 from triton.compiler import ASTSource  # noqa: E402
 
-from ptxdiff.emulator import Buffer, load_kernel, run_kernel  # noqa: E402
+from ptxdiff.emulator import Buffer, emulate, load_kernel, run_kernel  # noqa: E402
 from ptxdiff.inputs.generated import Counted, CountedTuples, Stratified  # noqa: E402
 from ptxdiff.judging import differences  # noqa: E402
 from ptxdiff.judging.differences import Difference  # noqa: E402
@@ -32,7 +32,13 @@ from ptxdiff.sweep.fused import kernels, translation  # noqa: E402
 from ptxdiff.sweep.fused.translation import Body, NotFused  # noqa: E402
 from ptxdiff.sweep.oracle import NEAR, Oracle, numbers  # noqa: E402
 from ptxdiff.sweep.result import ROW  # noqa: E402
+from ptxdiff.triton.elementwise import InlineAsm  # noqa: E402
 from tests.support.sampling import only  # noqa: E402
+
+E4M3_IN_BYTES = (
+    "{ .reg .b16 l, h; cvt.rn.satfinite.e4m3x2.f32 l, $2, $1; cvt.rn.satfinite.e4m3x2.f32 h, $4, $3; "
+    "mov.b32 $0, {l, h}; }"
+)
 
 WIDE = 32
 """Warps of a block on the emulator. The text does not depend on it, and 1024 threads need a quarter of the steps of
@@ -45,7 +51,7 @@ def on_the_emulator(kernel, *arrays, warps=WIDE):
     kinds = [f"*i{a.itemsize * 8}" for a in arrays]
     signature = dict(zip(kernel.function.arg_names, [*kinds, "constexpr", "constexpr"], strict=True))
     attributes = {(k,): [["tt.divisibility", 16]] for k in range(len(arrays))}
-    source = ASTSource(kernel.function, signature, {"ROW": ROW, "BLOCK": kernels.BLOCK}, attributes)
+    source = ASTSource(kernel.function, signature, {"ROW": ROW, "BLOCK": kernel.block}, attributes)
     options = {"num_warps": warps, "enable_fp_fusion": False}
     made = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
     loaded = load_kernel(made.asm["ptx"])
@@ -195,6 +201,41 @@ def test_tallies_are_the_plain_oracles(name, every):
                 found, expected = ({n: c for n, c in d.items() if n not in counts} for d in (found, expected))
             assert found == expected, hex(start)
         assert expected["flagged"] > 0
+
+
+HALVES = {"a": F16, "b": F16}
+IN_REGISTERS = {
+    "rcp.rn": (InlineAsm("rcp.rn.f32 $0, $1;", "=f,f"), {"x": F32}, F32, 0x3F800000),
+    "rcp.approx.ftz": (InlineAsm("rcp.approx.ftz.f32 $0, $1;", "=f,f"), {"x": F32}, F32, 0x3F800000),
+    "mul": (InlineAsm("mul.rn.f16x2 $0, $1, $2;", "=r,r,r", 2), HALVES, F16, 0x3C010000),
+    "mul, flushed": (InlineAsm("mul.rn.ftz.f16x2 $0, $1, $2;", "=r,r,r", 2), HALVES, F16, 0x3C010000),
+    "e4m3": (InlineAsm(E4M3_IN_BYTES, "=&r,f,f,f,f", 4), {"x": F32}, E4M3, 0x43DF0000),
+}
+
+
+@pytest.mark.parametrize("name", IN_REGISTERS)
+def test_tallies_in_registers_are_those_of_the_asms_results(name):
+    """The inputs and results of the kernel exist in registers only, and its asm has 2 or 4 elements of one thread."""
+    inline, inputs, output, start = IN_REGISTERS[name]
+    oracle = ORACLES[name.partition(",")[0]][0]
+    number = np.arange(start, start + ROW)
+    units = [oracle.generator.units(n, number).astype(f"u{f.unit_bits // 8}") for n, f in inputs.items()]
+    args = [u.view(f"f{u.itemsize}") if "f" in inline.constraints[1:] else u for u in units]
+    results = emulate(inline.text, inline.constraints, args, f"uint{output.unit_bits}", pack=inline.pack)
+    expected = oracle.tally(torch.tensor(start), torch.from_numpy(results.view(f"i{results.itemsize}")))[:, 0].tolist()
+    table = np.zeros(len(oracle.names), np.int64)
+    kernel = kernels.tally_in_registers(oracle, kernels.number_bits(oracle), inline)
+    on_the_emulator(kernel, np.array([start]), table)
+    found, wanted = (dict(zip(oracle.names, t, strict=True)) for t in (table.tolist(), expected))
+    assert found == wanted
+    assert (found["flagged"] > 1000) == (name == "mul, flushed")
+
+
+def test_a_row_has_no_more_steps_than_a_count_of_distances_holds():
+    """A count of distances has six bits: with 64 steps of a row, all at the same distance, it would overflow."""
+    oracle, _ = ORACLES["rcp.rn"]
+    with pytest.raises(ValueError, match="64 steps for a row; at most 63"):
+        kernels.tally_in_registers(oracle, 32, InlineAsm("rcp.rn.f32 $0, $1;", "=f,f"), block=1024)
 
 
 def test_inputs_are_made_ahead_beside_the_tally():

@@ -61,7 +61,7 @@ def approximate_tensors(
             flow.add(step, [*read, *places(step)], written)
         elif step.kind == "st":
             flow.add(step, read, places(step))
-        elif step.kind in (*_PLAIN, "ld_param", "shfl"):
+        elif step.facts.registers_only or step.kind == "shfl":
             flow.add(step, read, written)
         elif step.kind in ("exit", "barrier"):
             flow.add(step, read, [everywhere])
@@ -81,7 +81,7 @@ def _roots(program: Program, tensors: Mapping[str, str]) -> list[Names]:
             flow.move([own] if own else [], (), _written(step))
         elif _from_parameters(step):
             flow.move(tensors.values(), (), _written(step))
-        elif step.kind in (*_PLAIN, "shfl"):
+        elif step.facts.registers_only or step.kind == "shfl":
             flow.move((), _read(step), _written(step))
     return flow.settled()
 
@@ -139,7 +139,7 @@ def _by_slot(program: Program) -> list[Names]:
     everywhere = len(program.registers)  # an extra slot after the registers: a name in it counts for every register
     flow = _Flow(everywhere + 1)
     for step in program.steps:
-        flow.add(step, _read(step), _written(step) if step.kind in _PLAIN else [everywhere])
+        flow.add(step, _read(step), _written(step) if step.facts.registers_only else [everywhere])
     found = flow.settled()
     return [names | found[everywhere] for names in found[:everywhere]]
 
@@ -150,8 +150,3 @@ def _read(step: Step) -> list[int]:
 
 def _written(step: Step) -> list[int]:
     return [slot for writer in step.destinations for slot in (writer.slot, writer.upper) if slot >= 0]
-
-
-_PLAIN = ("scalar", "mov", "pack", "unpack", "special", "nothing")
-"""Kinds of step that only compute their destinations from their sources. Any other kind (a branch, an exit, a store)
-may change every result."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from ptxdiff.emulator.binding.constraints import REGISTER_WIDTH, Constraint
 from ptxdiff.emulator.errors import DeclaredOutside, InputWritten
+from ptxdiff.emulator.isa.lookup import facts_of
 from ptxdiff.emulator.text.lexer import OPERAND
 from ptxdiff.emulator.text.nodes import (
     BranchTargets,
@@ -55,13 +56,6 @@ def _outermost(tree: CodeBlock) -> Iterator[tuple[str, str, int]]:
             yield statement.label, f"label {statement.label}", statement.offset
 
 
-_NO_DESTINATION = frozenset((
-    "bar", "barrier", "bra", "brx", "call", "discard", "exit", "nanosleep", "pmevent", "prefetch", "prefetchu", "red",
-    "ret", "setmaxnreg", "st", "stackrestore", "trap", "tcgen05.dealloc",
-))  # fmt: skip
-"""Opcodes (with their first modifier where the opcode alone does not decide) whose first operand is a source."""
-
-
 def check_inputs(tree: CodeBlock, source: Source, constraints: Sequence[Constraint]) -> None:
     """Raise InputWritten for the first instruction that writes an input not tied to an output."""
     inputs = {n: c for n, c in enumerate(constraints) if not (c.output or c.immediate) and c.tied is None}
@@ -90,18 +84,15 @@ def _written(instruction: Instruction) -> Iterator[int]:
 
 
 def destination(instruction: Instruction) -> Operand | None:
-    """The operand that an instruction writes, by its opcode alone; None where it writes none.
+    """The operand that an instruction writes, by its spelling alone; None where it writes none.
 
-    A store gives its address `[a]`, in which no register is written.
+    A copy gives its address `[a]`, in which no register is written.
     """
-    opcode, modifiers = instruction.opcode, instruction.modifiers
-    reads_only = opcode in _NO_DESTINATION or ".".join((opcode, *modifiers[:1])) in _NO_DESTINATION
-    if instruction.operands and (not reads_only or (opcode in ("bar", "barrier") and "red" in modifiers)):
-        first, *others = instruction.operands
-        # PTX ISA 9.7.16.8, tcgen05.ld.red: the destination for the reduction follows the vector of elements.
-        two = opcode == "tcgen05" and modifiers[:2] == ("ld", "red") and len(others) > 1
-        return Pair(first, others[0], first.offset) if two else first
-    return None
+    first, *others = instruction.operands or (None,)
+    count = facts_of(instruction.opcode, instruction.modifiers).destinations
+    if first is None or count == 0:
+        return None
+    return Pair(first, others[0], first.offset) if count == 2 and len(others) > 1 else first
 
 
 def _numbers(destination: Operand | None) -> Iterator[int]:

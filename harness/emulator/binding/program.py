@@ -8,10 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ptxdiff.emulator.isa.facts import ARITHMETIC, Facts, true_of
 from ptxdiff.emulator.isa.forms import Bound
 from ptxdiff.emulator.text.nodes import Instruction, Source
 from ptxdiff.emulator.text.types import ScalarType
 
+REGISTERS_ONLY = frozenset((
+    "scalar", "mov", "pack", "unpack", "split", "special", "nothing", "ld_param", "param_move", "param_parts",
+))  # fmt: skip
+"""Kinds of step that change registers alone, whatever form they come from."""
 UNDEFINED = -2
 """Slot number of a source without defined bits."""
 
@@ -71,6 +76,16 @@ class Step:
     detail: Any = None
     guard: int = -1
     guard_negated: bool = False
+
+    @property
+    def facts(self) -> Facts:
+        """The facts of its form, or those of arithmetic for a step that changes registers alone."""
+        return ARITHMETIC if self.kind in REGISTERS_ONLY else self.bound.form.facts
+
+    @property
+    def orders_blocks(self) -> bool:
+        """Whether blocks can communicate by it."""
+        return true_of(self.facts.orders_blocks, self.node.modifiers)
 
 
 @dataclass(slots=True)

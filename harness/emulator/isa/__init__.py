@@ -44,8 +44,9 @@ rule for undefined bits, "all" (default) or another one of `definedness`. `secti
 
 Operations of the machine itself (vector moves, branches, memory) are declared with `operation`. A binder checks their
 operands (`binds`, in `ptxdiff.emulator.binding` or `ptxdiff.emulator.kernel`), and a runner executes them (`runs`, in
-`ptxdiff.emulator.machine` or `ptxdiff.emulator.kernel`). Opcodes without a meaning for a single element are in
-`other_threads`.'''
+`ptxdiff.emulator.machine` or `ptxdiff.emulator.kernel`). What others must know of it (whether it has effects, waits,
+orders threads, exchanges values, ends a thread, ...) is stated there too, as `facts=Facts(...)`; an operation without
+them is taken for one that has effects. Opcodes without a meaning for a single element are in `other_threads`.'''
 
 from __future__ import annotations
 

@@ -5,13 +5,24 @@ Only forms that the kernel machine runs are declared: copies of tiles. Others (i
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from ptxdiff.emulator.isa.facts import Facts
 from ptxdiff.emulator.isa.registry import operation
 
 _SHARED = ".shared .shared::cta .shared::cluster"
 _MBARRIER = "9.7.13.15"
 _OWN = ".shared .shared::cta"
-operation("mbarrier.init{.space}.b64", "mbarrier_init", section=f"{_MBARRIER}.9", requires=80, space=_OWN)
-operation("mbarrier.inval{.space}.b64", "mbarrier_inval", section=f"{_MBARRIER}.10", requires=80, space=_OWN)
+_PHASE = Facts(memory="updates", orders_parts=True)
+_LOAD = Facts(memory="reads", orders_parts=True, asynchronous=True, proxy="async")
+_STORE = Facts(memory="writes", orders_parts=True, asynchronous=True, proxy="async")
+_MOVE = Facts(memory="copies", orders_parts=True, asynchronous=True, proxy="async")
+_GROUP = Facts(destinations=0, orders_parts=True)
+_MAP = Facts(memory="writes")
+operation("mbarrier.init{.space}.b64", "mbarrier_init", section=f"{_MBARRIER}.9", requires=80, space=_OWN, facts=_PHASE)
+operation(
+    "mbarrier.inval{.space}.b64", "mbarrier_inval", section=f"{_MBARRIER}.10", requires=80, space=_OWN, facts=_PHASE
+)
 operation(
     "mbarrier.expect_tx{.sem}{.scope}{.space}.b64",
     "mbarrier_expect",
@@ -20,10 +31,16 @@ operation(
     sem=".relaxed",
     scope=".cta .cluster",
     space=_SHARED,
+    facts=_PHASE,
 )
 _ORDER = {"sem": ".release .relaxed", "scope": ".cta .cluster", "space": _SHARED}
 operation(
-    "mbarrier.arrive{.sem}{.scope}{.space}.b64", "mbarrier_arrive", section=f"{_MBARRIER}.13", requires=80, **_ORDER
+    "mbarrier.arrive{.sem}{.scope}{.space}.b64",
+    "mbarrier_arrive",
+    section=f"{_MBARRIER}.13",
+    requires=80,
+    **_ORDER,
+    facts=_PHASE,
 )
 operation(
     "mbarrier.arrive.expect_tx{.sem}{.scope}{.space}.b64",
@@ -31,28 +48,35 @@ operation(
     section=f"{_MBARRIER}.13",
     requires=90,
     **_ORDER,
+    facts=_PHASE,
 )
 for _name in ("arrive", "arrive_drop"):
     operation(
         f"mbarrier.{_name}.noComplete{{.sem}}{{.scope}}{{.space}}.b64", "mbarrier_arrive", section=f"{_MBARRIER}.13",
-        requires=80, sem=".release", scope=".cta", space=_OWN,
+        requires=80, sem=".release", scope=".cta", space=_OWN, facts=_PHASE,
     )  # fmt: skip
 operation(
     "mbarrier.arrive_drop{.sem}{.scope}{.space}.b64", "mbarrier_arrive", section=f"{_MBARRIER}.14", requires=80,
-    **_ORDER,
+    **_ORDER, facts=_PHASE,
 )  # fmt: skip
 operation(
     "mbarrier.arrive_drop.expect_tx{.sem}{.scope}{.space}.b64", "mbarrier_arrive", section=f"{_MBARRIER}.14",
-    requires=90, **_ORDER,
+    requires=90, **_ORDER, facts=_PHASE,
 )  # fmt: skip
-operation("mbarrier.pending_count.b64", "mbarrier_pending", section=f"{_MBARRIER}.17", requires=80)
+operation(
+    "mbarrier.pending_count.b64",
+    "mbarrier_pending",
+    section=f"{_MBARRIER}.17",
+    requires=80,
+    facts=replace(_PHASE, effects=False, memory=""),
+)
 operation(
     "mbarrier.complete_tx{.sem}{.scope}{.space}.b64", "mbarrier_complete", section=f"{_MBARRIER}.12", requires=90,
-    sem=".relaxed", scope=".cta .cluster", space=_SHARED,
+    sem=".relaxed", scope=".cta .cluster", space=_SHARED, facts=_PHASE,
 )  # fmt: skip
 operation(
     "cp.async.mbarrier.arrive{.noinc}{.space}.b64", "mbarrier_copies", section=f"{_MBARRIER}.15", requires=80,
-    space=_OWN,
+    space=_OWN, facts=_PHASE,
 )  # fmt: skip
 for _name, _requires in (("test_wait", 80), ("try_wait", 90)):
     operation(
@@ -63,6 +87,7 @@ for _name, _requires in (("test_wait", 80), ("try_wait", 90)):
         sem=".acquire .relaxed",
         scope=".cta .cluster",
         space=_OWN,
+        facts=replace(_PHASE, waits="phase" if _name == "try_wait" else ""),
     )
 operation(
     "fence.proxy.tensormap::generic.sem.scope",
@@ -71,6 +96,7 @@ operation(
     requires=90,
     sem=".acquire .release",
     scope=".cta .cluster .gpu .sys",
+    facts=Facts(destinations=0),
 )
 
 _TO = ".shared::cta .shared::cluster"
@@ -89,6 +115,7 @@ for _several, _places in (("", _TO), (".multicast::cluster", ".shared::cluster")
             mode=".tile",
             hint=".L2::cache_hint",
             **({"group": ".cta_group::1 .cta_group::2"} if _group else {}),
+            facts=_LOAD,
         )
 operation(
     "cp.async.bulk.tensor.rank.global.shared::cta{.mode}.bulk_group{.hint}",
@@ -98,9 +125,16 @@ operation(
     rank=_RANKS,
     mode=".tile",
     hint=".L2::cache_hint",
+    facts=_STORE,
 )
-operation("cp.async.bulk.commit_group", "bulk_commit", section="9.7.9.25.6.1", requires=90)
-operation("cp.async.bulk.wait_group{.read}", "bulk_wait", section="9.7.9.25.6.2", requires=90)
+operation("cp.async.bulk.commit_group", "bulk_commit", section="9.7.9.25.6.1", requires=90, facts=_GROUP)
+operation(
+    "cp.async.bulk.wait_group{.read}",
+    "bulk_wait",
+    section="9.7.9.25.6.2",
+    requires=90,
+    facts=replace(_GROUP, memory="copies"),
+)
 
 _MAPS = "90a 100a 100f 103a 110a 120a"
 for _fields, _kind in (
@@ -116,6 +150,7 @@ for _fields, _kind in (
         field=_fields,
         space=".global .shared::cta",
         type=_kind,
+        facts=_MAP,
     )
 operation(
     "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.scope.sync.aligned",
@@ -123,13 +158,20 @@ operation(
     section="9.7.13.17",
     requires=90,
     scope=".cta .cluster .gpu .sys",
+    facts=_MAP,
 )
 
 # Copies of bytes (ISA 9.7.9.25.4), and reductions with them (9.7.9.25.5).
 _BYTES = "mbarrier::complete_tx::bytes"
 _HINT = ".L2::cache_hint"
 operation(
-    f"cp.async.bulk.to.global.{_BYTES}{{.hint}}", "bulk_load", section="9.7.9.25.4.1", requires=90, to=_TO, hint=_HINT
+    f"cp.async.bulk.to.global.{_BYTES}{{.hint}}",
+    "bulk_load",
+    section="9.7.9.25.4.1",
+    requires=90,
+    to=_TO,
+    hint=_HINT,
+    facts=_LOAD,
 )
 operation(
     f"cp.async.bulk.to.global.{_BYTES}.multicast::cluster{{.hint}}",
@@ -138,12 +180,23 @@ operation(
     requires=90,
     to=".shared::cluster",
     hint=_HINT,
+    facts=_LOAD,
 )
 operation(
-    f"cp.async.bulk.to.shared::cta.{_BYTES}", "bulk_move", section="9.7.9.25.4.1", requires=90, to=".shared::cluster"
+    f"cp.async.bulk.to.shared::cta.{_BYTES}",
+    "bulk_move",
+    section="9.7.9.25.4.1",
+    requires=90,
+    to=".shared::cluster",
+    facts=_MOVE,
 )
 operation(
-    "cp.async.bulk.global.shared::cta.bulk_group{.hint}", "bulk_store", section="9.7.9.25.4.1", requires=90, hint=_HINT
+    "cp.async.bulk.global.shared::cta.bulk_group{.hint}",
+    "bulk_store",
+    section="9.7.9.25.4.1",
+    requires=90,
+    hint=_HINT,
+    facts=_STORE,
 )
 operation(
     "cp.async.bulk.global.shared::cta.bulk_group{.hint}.cp_mask",
@@ -151,8 +204,16 @@ operation(
     section="9.7.9.25.4.1",
     requires=100,
     hint=_HINT,
+    facts=_STORE,
 )
-operation("cp.async.bulk.prefetch.L2.global{.hint}", "nothing_here", section="9.7.9.25.4.3", requires=90, hint=_HINT)
+operation(
+    "cp.async.bulk.prefetch.L2.global{.hint}",
+    "nothing_here",
+    section="9.7.9.25.4.3",
+    requires=90,
+    hint=_HINT,
+    facts=Facts(computes=False),
+)
 operation(
     "cp.async.bulk.prefetch.tensor.rank.L2.global{.mode}{.hint}",
     "nothing_here",
@@ -161,6 +222,7 @@ operation(
     rank=_RANKS,
     mode=".tile",
     hint=_HINT,
+    facts=Facts(computes=False),
 )
 for _ops, _types in (
     (".add", ".u32 .s32 .u64"), (".min .max", ".u32 .s32"), (".inc .dec", ".u32"), (".and .or .xor", ".b32"),
@@ -173,6 +235,7 @@ for _ops, _types in (
         to=".shared::cluster",
         op=_ops,
         type=_types,
+        facts=_MOVE,
     )
 for _tail, _ops, _types in (
     (".op.type", ".add", ".u32 .s32 .u64 .f32 .f64"), (".op.noftz.type", ".add", ".f16 .bf16 .f32"),
@@ -187,4 +250,5 @@ for _tail, _ops, _types in (
         hint=_HINT,
         op=_ops,
         type=_types,
+        facts=replace(_STORE, orders_blocks=True),
     )

@@ -6,6 +6,7 @@ becomes quiet (an H200); by the ISA abs.f64 returns it unchanged, and neg.f64 is
 
 from __future__ import annotations
 
+from ptxdiff.emulator.isa.facts import ARITHMETIC
 from ptxdiff.emulator.isa.registry import instruction, operation
 from ptxdiff.emulator.numeric.bits import scalar
 from ptxdiff.emulator.numeric.floatbits import (
@@ -88,4 +89,4 @@ def testp(a: int, op: int, type: int) -> int:
 
 
 # Without a class ptxas (12.9, 13.4) checks the operands and generates no code, so the predicate keeps its value.
-operation("testp.type", "kept", operands="p:pred, a:type", section="9.7.3.1", type=".f32 .f64")
+operation("testp.type", "kept", operands="p:pred, a:type", section="9.7.3.1", type=".f32 .f64", facts=ARITHMETIC)

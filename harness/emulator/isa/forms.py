@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
 
 from ptxdiff.emulator.isa import selectors
+from ptxdiff.emulator.isa.facts import ARITHMETIC, Facts
 from ptxdiff.emulator.isa.modifiers import CODES, VECTORS, heeded
 from ptxdiff.emulator.numeric.vectorise import Array, ArrayFunction
 from ptxdiff.emulator.targets import AnyTarget, Requirement
@@ -72,6 +73,7 @@ class Form:
     small: tuple[str, ...] = ()
     braces: tuple[str, ...] = ()
     rounded: Callable[..., int] | None = None
+    facts: Facts = ARITHMETIC
 
     @cached_property
     def destinations(self) -> tuple[OperandSpec, ...]:
@@ -276,7 +278,8 @@ _NAMES = {
     | {"complete_tx", "test_wait", "try_wait", "parity"},
     "cp": frozenset({"async", "mbarrier", "arrive", "bulk", "reduce", "commit_group", "wait_group", "wait_all"}),
     "createpolicy": frozenset({"fractional", "range", "cvt"}),
-    "barrier": frozenset({"cta", "cluster", "arrive", "wait"}),
+    "bar": frozenset({"cta", "red"}),
+    "barrier": frozenset({"cta", "cluster", "arrive", "wait", "red"}),
 }
 """The same for instructions whose names have several words: they come first, in the order of the form."""
 _SPACES = frozenset({"global", "shared", "shared::cta", "shared::cluster", "local", "const", "param", "param::entry"})

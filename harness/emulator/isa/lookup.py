@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
+from functools import lru_cache
 
 from ptxdiff.emulator.errors import NotElementwise, UnknownInstruction, UnsupportedOnTarget
+from ptxdiff.emulator.isa import load
+from ptxdiff.emulator.isa.facts import ARITHMETIC, Facts
 from ptxdiff.emulator.isa.forms import FORMS, Bound, Form, find
 from ptxdiff.emulator.isa.modifiers import NEWER
-from ptxdiff.emulator.isa.registry import REFUSED
+from ptxdiff.emulator.isa.registry import REFUSED, UNDECLARED
 from ptxdiff.emulator.targets import AnyTarget
 from ptxdiff.emulator.text.nodes import Instruction, Source
+from ptxdiff.suggestions import nearest
 
 
 def lookup(node: Instruction, source: Source, target: AnyTarget | None, elementwise: bool) -> tuple[Bound, ...]:
@@ -48,23 +51,40 @@ def _as_many_operands(form: Form, node: Instruction) -> bool:
 def _unknown(node: Instruction) -> str:
     forms = FORMS.get(node.opcode)
     if not forms:
-        near = difflib.get_close_matches(node.opcode, FORMS, 3, 0.5)
+        near = nearest(node.opcode, FORMS, 0.5)
         hint = f"; near it there is {', '.join(near)}" if near else ""
         return f"unknown instruction {node.spelling!r}{hint}"
     known = {c for f in forms for g in f.groups for c in g.choices}
     strange = [m for m in node.modifiers if m not in known]
     if strange:
-        near = difflib.get_close_matches(strange[0], known, 3, 0.4)
+        near = nearest(strange[0], known, 0.4)
         hint = f" (near it: {', '.join('.' + n for n in near)})" if near else ""
         text = f"{node.spelling}: {node.opcode} has no modifier .{strange[0]}{hint}"
     else:
         text = f"{node.spelling}: {node.opcode} has no form with these modifiers"
-    wanted = set(node.modifiers)
-
-    def closeness(form: Form) -> int:
-        spelled = {c for g in form.groups for c in g.choices}
-        missing = sum(1 for g in form.groups if not g.optional and not wanted & set(g.choices))
-        return len(wanted & spelled) * 2 - missing
-
-    best = sorted(forms, key=closeness, reverse=True)[:4]
+    best = sorted(forms, key=lambda form: _closeness(form, node.modifiers), reverse=True)[:4]
     return f"{text}; supported: {', '.join(f.pattern for f in best)}"
+
+
+def _closeness(form: Form, modifiers: tuple[str, ...]) -> int:
+    """How well modifiers fit a form that they do not spell."""
+    wanted = set(modifiers)
+    spelled = {c for g in form.groups for c in g.choices}
+    missing = sum(1 for g in form.groups if not g.optional and not wanted & set(g.choices))
+    return len(wanted & spelled) * 2 - missing
+
+
+@lru_cache(maxsize=4096)
+def facts_of(opcode: str, modifiers: tuple[str, ...]) -> Facts:
+    """The facts of an instruction by its spelling alone: of its form, or of the form that the modifiers fit best.
+
+    An unknown opcode has those of arithmetic.
+    """
+    load()
+    found = find(opcode, modifiers)
+    if found:
+        return found[0].form.facts
+    if opcode in FORMS:
+        return max(FORMS[opcode], key=lambda form: _closeness(form, modifiers)).facts
+    own = UNDECLARED.get(".".join((opcode, *modifiers[:1])))
+    return own or UNDECLARED.get(opcode, ARITHMETIC)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from ptxdiff.emulator.isa.facts import Facts
 from ptxdiff.emulator.isa.forms import FORMS, Form, ModifierGroup, OperandSpec, Undefined, parameters
 from ptxdiff.emulator.isa.modifiers import CODES
 from ptxdiff.emulator.numeric.bits import scalar
@@ -138,6 +139,9 @@ _OF_CLUSTERS = ("cluster", "shared::cluster")
 """The scope and the space of clusters, which sm_90 has first."""
 
 
+_UNKNOWN = Facts()
+
+
 def operation(
     pattern: str,
     name: str,
@@ -146,12 +150,13 @@ def operation(
     operands: str = "",
     requires: Requirement | int | str = 0,
     excludes: Iterable[str] = (),
+    facts: Facts = _UNKNOWN,
     **choices: str,
 ) -> Form:
     """Declare an instruction that the machine itself executes (moves of vectors, branches, memory).
 
-    `name`: its binder and runner. The binder checks the operands itself, or has the declared ones checked. For
-    instructions without a meaning for a single element see `refuse`.
+    `name`: its binder and runner. The binder checks the operands itself, or has the declared ones checked. `facts`:
+    what other rooms must know of it. For instructions without a meaning for a single element see `refuse`.
     """
     opcode, groups = _groups(pattern, choices)
     words = {c for g in groups for c in g.choices}
@@ -172,6 +177,7 @@ def operation(
         reads=(),
         writes=(),
         operation=name,
+        facts=facts,
     )
     FORMS.setdefault(opcode, []).append(form)
     return form
@@ -181,9 +187,18 @@ REFUSED: dict[str, str] = {}
 """Opcodes that an asm block cannot use, each with a description for the message."""
 
 
-def refuse(opcode: str, what: str) -> None:
-    """Declare that no form of an opcode has a meaning for a single element; `what`: a description for the message."""
+UNDECLARED: dict[str, Facts] = {}
+"""The facts of opcodes without forms, alone or with their first modifier."""
+
+
+def refuse(opcode: str, what: str, facts: Facts = _UNKNOWN, **by_modifier: Facts) -> None:
+    """Declare that no form of an opcode has a meaning for a single element; `what`: a description for the message.
+
+    `facts`, `by_modifier`: of an opcode for which no form is declared, and where its first modifier decides.
+    """
     REFUSED[opcode] = what
+    UNDECLARED[opcode] = facts
+    UNDECLARED.update({f"{opcode}.{modifier}": own for modifier, own in by_modifier.items()})
 
 
 def _display(pattern: str, choices: dict[str, str]) -> str:

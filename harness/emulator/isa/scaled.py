@@ -7,8 +7,10 @@ table.
 
 from __future__ import annotations
 
+from ptxdiff.emulator.isa.facts import Facts
 from ptxdiff.emulator.isa.registry import operation
 
+_PRODUCT = Facts(effects=False, exchanges="operands", product="warp")
 _SPARSE = {".m16n8k32": ".m16n8k64", ".m16n8k64": ".m16n8k128"}
 _F8F6F4 = ".e4m3 .e5m2 .e3m2 .e2m3 .e2m1"
 
@@ -27,6 +29,7 @@ for _kind, _vector, _shape, _types, _scales in (
         atype=_types,
         btype=_types,
         stype=_scales,
+        facts=_PRODUCT,
     )
     operation(
         f"mma.sp::ordered_metadata.sync.aligned.shape.row.col.kind::{_kind}.block_scale{_vector}.f32.atype.btype.f32.stype",
@@ -37,4 +40,5 @@ for _kind, _vector, _shape, _types, _scales in (
         atype=_types,
         btype=_types,
         stype=_scales,
+        facts=_PRODUCT,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ptxdiff.emulator.isa.facts import Facts
 from ptxdiff.emulator.isa.registry import operation
 from ptxdiff.emulator.targets import Requirement
 
@@ -56,4 +57,5 @@ for _row in ROWS:
         atype=_row.a,
         btype=_row.b or _row.a,
         ctype=_row.d,
+        facts=Facts(effects=False, exchanges="operands", product="warp"),
     )

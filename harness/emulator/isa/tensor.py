@@ -6,8 +6,9 @@ A form of mma is a row of `ROWS`; `ptxdiff.emulator.kernel.warp.mma` runs them a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from ptxdiff.emulator.isa.facts import Facts
 from ptxdiff.emulator.isa.registry import operation
 from ptxdiff.emulator.targets import Requirement
 
@@ -60,6 +61,9 @@ ROWS = (
 )
 
 
+_PRODUCT = Facts(effects=False, exchanges="operands", product="warp")
+
+
 def _declare(row: Row) -> None:
     choices = {"shape": " ".join(f".{s}" for s in row.shapes.split()), "dtype": row.d, "atype": row.a}
     if row.layouts != ".row.col":
@@ -73,6 +77,7 @@ def _declare(row: Row) -> None:
         "mma",
         section="9.7.14.5.14",
         requires=row.requires,
+        facts=_PRODUCT,
         **choices,
     )
 
@@ -86,6 +91,7 @@ operation(
     requires=75,
     shape=".m8n8k128",
     op=".xor",
+    facts=_PRODUCT,
 )
 operation(
     "mma.sync.aligned.shape.row.col.s32.b1.b1.s32.op.popc",
@@ -94,6 +100,7 @@ operation(
     requires=80,
     shape=".m16n8k128 .m16n8k256",
     op=".xor",
+    facts=_PRODUCT,
 )
 operation(
     "mma.sync.aligned.shape.row.col.s32.b1.b1.s32.op.popc",
@@ -102,5 +109,12 @@ operation(
     requires=80,
     shape=".m8n8k128 .m16n8k128 .m16n8k256",
     op=".and",
+    facts=_PRODUCT,
 )
-operation("movmatrix.sync.aligned.m8n8.trans.b16", "movmatrix", section="9.7.14.5.17", requires=75)
+operation(
+    "movmatrix.sync.aligned.m8n8.trans.b16",
+    "movmatrix",
+    section="9.7.14.5.17",
+    requires=75,
+    facts=replace(_PRODUCT, product=""),
+)

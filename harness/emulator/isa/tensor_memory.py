@@ -7,8 +7,9 @@ An instruction is a row of `ROWS`. Products of one block and of pairs (`.cta_gro
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from ptxdiff.emulator.isa.facts import Facts
 from ptxdiff.emulator.isa.registry import operation
 
 _HAVE = "100f 110f"
@@ -128,11 +129,20 @@ ROWS = (
     *_reductions(),
 )  # fmt: skip
 
+_FACTS = Facts(orders_parts=True, reaches="pair")
+_OWN_FACTS = {
+    "mma": replace(_FACTS, product="tensor cores"),
+    "ld_red": replace(_FACTS, destinations=2),
+    **dict.fromkeys(
+        ("dealloc", "relinquish", "wait_ld", "wait_st", "before", "after"), replace(_FACTS, destinations=0)
+    ),
+}
 for _row in ROWS:
     operation(
         f"tcgen05.{_row.pattern}",
         f"tcgen05_{_row.operation}",
         section=f"9.7.16.{_row.section}",
         requires=_row.requires,
+        facts=_OWN_FACTS.get(_row.operation, _FACTS),
         **_row.choices,
     )

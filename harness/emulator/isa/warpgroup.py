@@ -8,8 +8,9 @@ integers and single bits fewer. Forms with a sparse matrix a are rows of `SPARSE
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from ptxdiff.emulator.isa.facts import Facts
 from ptxdiff.emulator.isa.registry import operation
 
 _ALL = range(8, 257, 8)
@@ -49,6 +50,8 @@ SPARSE_ROWS = (
     GroupRow(64, ".s32", ".s8 .u8", ".s8 .u8", _FEWER, before="{.satfinite}"),
 )
 
+_GROUP = Facts(exchanges="together", orders_parts=True)
+_ORDER = replace(_GROUP, destinations=0, computes=False)
 for _sparse, _operation, _section, _rows in (
     ("", "wgmma", "9.7.15.5.2", ROWS),
     (".sp", "wgmma_sp", "9.7.15.6.3", SPARSE_ROWS),
@@ -63,7 +66,8 @@ for _sparse, _operation, _section, _rows in (
             dtype=_row.d,
             atype=_row.a,
             btype=_row.b or _row.a,
+            facts=replace(_GROUP, product="warpgroup"),
         )
-operation("wgmma.fence.sync.aligned", "wgmma_fence", section="9.7.15.7.1", requires="90a")
-operation("wgmma.commit_group.sync.aligned", "wgmma_commit", section="9.7.15.7.2", requires="90a")
-operation("wgmma.wait_group.sync.aligned", "wgmma_wait", section="9.7.15.7.3", requires="90a")
+operation("wgmma.fence.sync.aligned", "wgmma_fence", section="9.7.15.7.1", requires="90a", facts=_ORDER)
+operation("wgmma.commit_group.sync.aligned", "wgmma_commit", section="9.7.15.7.2", requires="90a", facts=_ORDER)
+operation("wgmma.wait_group.sync.aligned", "wgmma_wait", section="9.7.15.7.3", requires="90a", facts=_ORDER)

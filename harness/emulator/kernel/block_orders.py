@@ -106,6 +106,28 @@ def waiting_loops(program: Program) -> dict[int, int]:
     return found
 
 
+def awaited_loads(program: Program) -> frozenset[int]:
+    """The volatile loads (by place in the text) whose value decides whether a loop around them goes on.
+
+    Only such loads wait for another thread. Others that are volatile read what another thread wrote at some time.
+    """
+    found = set()
+    for at, step in enumerate(program.steps):
+        if step.kind != "branch" or step.target > at:
+            continue
+        body = program.steps[step.target : at + 1]
+        for load in body:
+            if load.kind != "ld" or "volatile" not in load.node.modifiers:
+                continue
+            known = {slot for writer in load.destinations for slot in (writer.slot, writer.upper) if slot >= 0}
+            for later in (*body, *body):
+                if any(reader.slot in known for reader in later.sources) or later.guard in known:
+                    known |= {s for writer in later.destinations for s in (writer.slot, writer.upper) if s >= 0}
+            if any(one.kind == "branch" and one.guard in known for one in body):
+                found.add(load.node.offset)
+    return frozenset(found)
+
+
 class Turns(Protocol):
     """Blocks that take turns with others: a scheduler."""
 

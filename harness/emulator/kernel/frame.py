@@ -9,8 +9,9 @@ import numpy as np
 from ptxdiff.emulator.binding.program import ReadSlot, Step, WriteSlot
 from ptxdiff.emulator.errors import ExecutionError, MemoryFault
 from ptxdiff.emulator.kernel.async_copy.bulk_in_flight import Bulk
-from ptxdiff.emulator.kernel.async_copy.cp_async import Copies, MemoryFrame
+from ptxdiff.emulator.kernel.async_copy.cp_async import Copies
 from ptxdiff.emulator.kernel.grid import KernelGrid
+from ptxdiff.emulator.kernel.in_flight import MemoryFrame, barrier_of
 from ptxdiff.emulator.kernel.memory.consistency import between
 from ptxdiff.emulator.kernel.memory.races import is_strong, note_read, note_update, note_write
 from ptxdiff.emulator.kernel.memory.space import (
@@ -255,6 +256,8 @@ class KernelFrame(MemoryFrame):
             if step.kind == "ld":
                 self._synchronise(step, lanes, place, "load")
             self._check_read(step, access, lanes, place)
+        if self.observer is not None:
+            self.observer.loads(access, lanes, place)
         return values, masks
 
     def store(
@@ -299,6 +302,8 @@ class KernelFrame(MemoryFrame):
             scatter(region.undefined, place.offsets, [zero if m is None else m for m in masks], access.width)
         if not isinstance(region, LocalMemory):
             self._same_place(step, access, lanes, place, values)
+        if self.observer is not None:
+            self.observer.stores(step, access.size, lanes, place)
 
     def land(
         self, access: Access, lanes: Array, place: Place, values: list[Array], masks: list[Array | None],
@@ -311,6 +316,8 @@ class KernelFrame(MemoryFrame):
         scatter(shared.bytes, place.offsets, values, access.width)
         zero = UNSIGNED[access.width](0)
         scatter(shared.undefined, place.offsets, [zero if m is None else m for m in masks], access.width)
+        if self.observer is not None:
+            self.observer.landed(shared, place.offsets[:, None] + np.arange(access.size))
 
     def refuse_write(self, step: Step, access: Access, lanes: Array, place: Place) -> None:
         """Raise MemoryFault for a write to bytes that an asynchronous product or copy still reads."""
@@ -344,13 +351,10 @@ class KernelFrame(MemoryFrame):
 
     def arrived(self, step: Step, barrier: int, lane: int, size: int) -> None:
         """Report to an mbarrier that the bytes of a bulk copy have arrived."""
-        found = self.barriers.get(barrier)
-        if found is None:
-            text = f"the bulk copy of {self.who(lane)} arrives at an mbarrier at offset {barrier % self.shared.size}, "
-            raise self.fault(ExecutionError, step, f"{text}where none is")
-        found.bytes -= size
-        found.copies = True
-        found.settle(self.order)
+        waiting = barrier_of(self, step, barrier, f"the bulk copy of {self.who(lane)} arrives")
+        waiting.bytes -= size
+        waiting.copies = True
+        waiting.settle(self.order)
 
     def refuse_read_only(self, step: Step, region: Buffer, lanes: Array) -> None:
         """Raise MemoryFault for a store to an array that cannot be written."""
@@ -404,10 +408,10 @@ class KernelFrame(MemoryFrame):
                 called = (isinstance(region, Buffer) and region.name) or "memory"
                 where = f"an atomic on {called}, where nothing was stored before,"
                 self.refuse_undefined(step, doubt, some, where)
-            part = list(range(len(lanes))) if place.part is None else place.part.tolist()
+            numbers = list(range(len(lanes))) if place.part is None else place.part.tolist()
             cells = {cell: int(table[cell]) for cell in set(index)}
             begun = cells.copy()
-            turns = list(zip(part, index, strict=True))[:: -1 if self.grid.order.reverse else 1]
+            turns = list(zip(numbers, index, strict=True))[:: -1 if self.grid.order.reverse else 1]
             for position, cell in turns:
                 before = cells[cell]
                 old[position] = before
@@ -417,6 +421,10 @@ class KernelFrame(MemoryFrame):
                     self.between.update(step, int(lanes[position]), region, offset, before, cells[cell])
             self.grid.changes += cells != begun
             table[list(cells)] = np.array(list(cells.values()), table.dtype)
+        for place in places if self.observer is not None else ():
+            assert self.observer is not None
+            part = np.arange(len(lanes)) if place.part is None else place.part
+            self.observer.updates(step, access, lanes[part], place, element, [old[k] for k in part.tolist()])
         return old
 
     def write_lanes(
@@ -439,7 +447,8 @@ class KernelFrame(MemoryFrame):
     def _check_read(self, step: Step, access: Access, lanes: Array, place: Place) -> None:
         region = place.region
         if isinstance(region, Shared):
-            bad = region.note_read(place.offsets, access.size, lanes, is_strong(step))
+            strong = is_strong(step, self.grid.awaited)
+            bad = region.note_read(place.offsets, access.size, lanes, strong)
             if bad.any():
                 at = int(np.flatnonzero(bad)[0])
                 offset = int(place.offsets[at]) % region.size
@@ -493,7 +502,7 @@ class KernelFrame(MemoryFrame):
     def check_write(self, step: Step, access: Access, lanes: Array, place: Place, values: list[Array]) -> None:
         """Record a write. Raises MemoryFault if it races with another thread's access."""
         region = place.region
-        if step.kind == "st" and is_strong(step):
+        if step.kind == "st" and is_strong(step, self.grid.awaited):
             self._check_update(step, access, lanes, place)
             return
         changes = changed(access, place, values)

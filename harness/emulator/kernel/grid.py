@@ -14,7 +14,7 @@ from ptxdiff.emulator.binding.program import Step
 from ptxdiff.emulator.binding.special_registers import OF_A_GRID
 from ptxdiff.emulator.errors import PtxError, UndefinedBits
 from ptxdiff.emulator.kernel.async_copy.tensor_maps import HostMap
-from ptxdiff.emulator.kernel.block_orders import TOGETHER, waiting_loops
+from ptxdiff.emulator.kernel.block_orders import TOGETHER, awaited_loads, waiting_loops
 from ptxdiff.emulator.kernel.cluster.launches import Launches
 from ptxdiff.emulator.kernel.kernel import Kernel, places_of, size_of
 from ptxdiff.emulator.kernel.memory.happens_before import acquiring, orders_parts
@@ -75,10 +75,13 @@ class KernelGrid:
         self.acquiring = acquiring(self.program)
         self.meets_in_part = self.orders_parts or any(s.kind == "warp_barrier" for s in self.program.steps)
         """Whether threads may meet otherwise than all those of a block."""
-        self.copies_in_bulk = any(step.kind in ("bulk_load", "bulk_tensor_load") for step in self.program.steps)
+        self.copies_in_bulk = any(
+            step.facts.proxy == "async" and step.facts.memory == "reads" for step in self.program.steps
+        )
         requests = any(step.kind == "launch_cancel" for step in self.program.steps)
         clusters = math.prod(sizes) // self.cluster_size
         self.loops = waiting_loops(self.program)
+        self.awaited = awaited_loads(self.program) if self.loops else frozenset()
         self.order = TOGETHER
         self.judging = ""
         """How accesses of different blocks are judged: see `memory_model.between`."""

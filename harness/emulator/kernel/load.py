@@ -9,7 +9,7 @@ from functools import lru_cache
 from ptxdiff.emulator.binding import control, moves
 from ptxdiff.emulator.binding.approximate import HOPPER, ROUNDED, rounded
 from ptxdiff.emulator.binding.contraction import fused
-from ptxdiff.emulator.binding.program import Program, Step
+from ptxdiff.emulator.binding.program import Program
 from ptxdiff.emulator.errors import OperandError, TooLarge, UnsupportedOnTarget, only_own
 from ptxdiff.emulator.kernel import calls
 from ptxdiff.emulator.kernel.async_copy import bulk, bulk_tensor, mbarrier
@@ -96,7 +96,7 @@ def _kernel(module: Module, name: str | None, fuse: bool, approximate: str, targ
         builder.sizes["local"],
         bytes(builder.variables),
         _units(program),
-        any(_orders_blocks(s) for s in program.steps),
+        any(s.orders_blocks for s in program.steps),
         cluster=cluster,
         explicit_cluster=explicit,
         max_rank=most,
@@ -152,19 +152,3 @@ def _units(program: Program) -> dict[str, int]:
                         size = access.width // 8 if step.kind == "cp_async" else access.size
                         found[space] = min(found[space], size)
     return found
-
-
-def _orders_blocks(step: Step) -> bool:
-    words = set(step.node.modifiers)
-    if step.bound.form.operation in (
-        "proxy_fence",
-        "proxy_nothing",
-        "mbarrier_fence",
-        "cluster_wait",
-    ) or step.node.opcode in ("mbarrier", "tensormap"):
-        return False  # these do not order blocks
-    fences = step.node.opcode in ("fence", "membar")
-    if step.kind == "bulk_store" and step.detail.update is not None:
-        return True
-    strong = step.kind in ("ld", "st") and words & {"volatile", "relaxed", "acquire", "release"}
-    return step.kind == "atom" or fences or bool(strong)

@@ -228,8 +228,8 @@ def run_kernel(
 def judging_of(kernel: Kernel, threads: int, clusters: tuple[int, int, int] | None) -> str:
     """How accesses of different blocks are judged at first (see `memory_model`). threads: of the grid."""
     steps = kernel.program.steps
-    tensor = any(s.kind.startswith(("tcgen05", "cluster", "launch")) for s in steps)
-    if not kernel.synchronises or clusters is not None or tensor or threads > ONE_FRAME:
+    reaches = any(s.facts.reaches for s in steps)
+    if not kernel.synchronises or clusters is not None or reaches or threads > ONE_FRAME:
         return ""
     printing = any(s.kind == "call" for s in steps)  # not a second time
     return "ordered" if printing and threads <= ORDERED else "meetings"
@@ -248,9 +248,7 @@ def _run_grid(grid: KernelGrid) -> Executed:
     grid.deadline.begin(total, "blocks")
     lanes = lanes_together(LANES, len(grid.program.registers), len(grid.program.steps))
     together = max(1, lanes // grid.threads)
-    if grid.launches is None and any(
-        s.kind in ("mma", "mma_scaled", "mma_sp", "mma_sp_scaled", "wgmma", "tcgen05_alloc") for s in grid.program.steps
-    ):
+    if grid.launches is None and any(s.facts.product for s in grid.program.steps):
         together = max(1, min(together, -(-total // cores())))  # give each tensor core product its own core
     if grid.shared_bytes:
         together = max(1, min(together, SHARED_BUDGET // grid.shared_bytes))

@@ -19,17 +19,20 @@ from ptxdiff.emulator.kernel.async_copy import mbarrier
 from ptxdiff.emulator.kernel.block_orders import PATIENCE, PIECES, RESIDENT, observes
 from ptxdiff.emulator.kernel.cluster.blocks import ClusterFrame
 from ptxdiff.emulator.kernel.frame import KernelFrame
+from ptxdiff.emulator.kernel.warp.exchange import bits_of, meet_in_warps, membership
 from ptxdiff.emulator.machine.lockstep import Scheduler, guarded
 from ptxdiff.emulator.numeric.vectorise import Array
 
-_TESTING = frozenset({"mbarrier_try_wait", "cluster_wait"})
-"""Kinds of step at which a thread waits for others and goes on when they are done."""
+
+def _is_aligned(step: Step) -> bool:
+    """Whether a step is a barrier of a block that all threads of a warp must execute together (`bar` always is)."""
+    return step.facts.waits in ("barrier", "arrival") and (
+        step.node.opcode == "bar" or "aligned" in step.node.modifiers
+    )
 
 
 class KernelScheduler(Scheduler):
     """The scheduler with barriers."""
-
-    blocking = frozenset({"barrier", "barrier_arrive", "mbarrier_try_wait", "cluster_wait"})
 
     def __init__(self, program: Program, frame: KernelFrame) -> None:
         super().__init__(program, frame)
@@ -49,6 +52,8 @@ class KernelScheduler(Scheduler):
         self.arrived: dict[tuple[int, int], tuple[int, Array]] = {}
         """How many threads arrived at a block's barrier without waiting, and what they released, by block and the
         barrier's number."""
+        self.warp_masks: Array = np.zeros(frame.lanes, np.uint32)
+        """The membership mask of each lane that waits at bar.warp.sync."""
         frame.at_barriers = self._at_barriers
         self.refused: dict[int, Array] = {}
         """At each mbarrier.try_wait, the threads that were answered once that their phase is not complete."""
@@ -68,13 +73,16 @@ class KernelScheduler(Scheduler):
         if step.guard >= 0:
             held, passing = self._split(step, active)
             if passing.any():
+                self._refuse_torn_warps(step, held, passing)
                 self._park(at + 1, passing)
             active = held
             if not active.any():
                 return at + 1, None
-        if step.kind == "barrier_arrive":
+        if step.facts.waits == "arrival":
             return self._arrive(step, at, active)
-        if step.kind in _TESTING:
+        if step.facts.waits == "warp":
+            return self._warp_barrier(step, at, active)
+        if step.facts.waits == "phase":
             active = self._test(step, at, active)
             return at + 1, active if active.any() else None
         if self.kernel_frame.owed:
@@ -86,6 +94,23 @@ class KernelScheduler(Scheduler):
             return at + 1, active
         self._wait(at, active)
         return at + 1, None
+
+    def _refuse_torn_warps(self, step: Step, here: Array, elsewhere: Array) -> None:
+        """Raise ExecutionError if an aligned barrier is executed by lanes whose warps have other lanes elsewhere.
+
+        ISA 9.7.13.1: all threads of a warp must execute the same aligned barrier, else the behaviour is undefined. A
+        GPU counts whole warps there, and so releases others too early.
+        """
+        if not _is_aligned(step):
+            return
+        torn = here.reshape(-1, 32).any(axis=1) & elsewhere.reshape(-1, 32).any(axis=1)
+        if torn.any():
+            warp = int(np.flatnonzero(torn)[0]) * 32
+            lane, other = (warp + int(np.flatnonzero(lanes[warp : warp + 32])[0]) for lanes in (here, elsewhere))
+            who = self.kernel_frame.who
+            text = f"{who(lane)} executes {step.bound.spelling}, and {who(other)} of its warp does not: all threads of "
+            text += "a warp must execute the same aligned barrier; barrier without .aligned is for some of them"
+            raise self.kernel_frame.fault(ExecutionError, step, text)
 
     def _at_barriers(self) -> Array:
         """The lanes that wait at a barrier of their block."""
@@ -155,7 +180,7 @@ class KernelScheduler(Scheduler):
         found = False
         for at, lanes in list(self.blocked.items()):
             step = self.program.steps[at]
-            if step.kind not in _TESTING:
+            if step.facts.waits != "phase":
                 continue
             some, frame = np.flatnonzero(lanes), self.kernel_frame
             if isinstance(frame, ClusterFrame) and step.kind == "cluster_wait":
@@ -175,6 +200,44 @@ class KernelScheduler(Scheduler):
             self.blocked[at] = lanes
         else:
             del self.blocked[at]
+
+    # barriers of a warp ----------------------------------------------------------------------------------
+
+    def _warp_barrier(self, step: Step, at: int, active: Array) -> tuple[int, Array | None]:
+        """Lanes pass whose masks name only lanes that are here or have ended; the others wait for those they name."""
+        frame = self.kernel_frame
+        masks = membership(frame, step, step.sources[0], active).reshape(-1)
+        here, alive = (np.repeat(bits_of(lanes), 32) for lanes in (active, self.alive))
+        ready = active & (masks & alive & ~here == 0)
+        if ready.any():
+            meet_in_warps(frame, ready, masks)
+        waiting = active & ~ready
+        if waiting.any():
+            self.warp_masks[waiting] = masks[waiting]
+            self._wait(at, waiting)
+        return at + 1, (ready if ready.any() else None)
+
+    def _warps_met(self) -> bool:
+        """Release lanes that wait at bar.warp.sync with those that their masks name, at one place or at several."""
+        places = {at: lanes for at, lanes in self.blocked.items() if self.program.steps[at].facts.waits == "warp"}
+        if not places:
+            return False
+        waiting = np.logical_or.reduce(list(places.values()))
+        free = np.zeros_like(waiting)
+        for warp in np.flatnonzero(waiting.reshape(-1, 32).any(axis=1)).tolist():
+            mine = slice(warp * 32, warp * 32 + 32)
+            for mask in np.unique(self.warp_masks[mine][waiting[mine]]):
+                alike = waiting[mine] & (self.warp_masks[mine] == mask)
+                if mask & bits_of(self.alive[mine])[0] & ~bits_of(alike)[0] == 0:
+                    free[mine] |= alike
+        if not free.any():
+            return False
+        meet_in_warps(self.kernel_frame, free, self.warp_masks)
+        for at, lanes in places.items():
+            if (lanes & free).any():
+                self._park(at + 1, lanes & free)
+                self._stay(at, lanes & ~free)
+        return True
 
     # barriers of a block ---------------------------------------------------------------------------------
 
@@ -202,7 +265,7 @@ class KernelScheduler(Scheduler):
 
     def release(self) -> bool:
         """Called when no thread can run: release complete barriers. Raises ExecutionError on a deadlock."""
-        if self.blocked and (self._released() or self._woken()):
+        if self.blocked and (self._released() or self._warps_met() or self._woken()):
             self._fruitless = False
             return True
         if self._turns and self.resume():
@@ -253,6 +316,9 @@ class KernelScheduler(Scheduler):
                     met = np.zeros(frame.lanes, np.bool_)
                     met[mine] = here
                     places = {at for at, lanes in self.blocked.items() if (lanes & met).any()}
+                    for at in places:
+                        here_alone = self.blocked[at] & met
+                        self._refuse_torn_warps(self.program.steps[at], here_alone, self.alive & ~here_alone)
                     if any(self.program.steps[at].destinations for at in places):
                         self._reduce(met, places, arrived)
                     self.arrived.pop((block, one), None)

@@ -15,6 +15,7 @@ from ptxdiff.emulator.isa.forms import find
 from ptxdiff.emulator.numeric import tensorcore
 from ptxdiff.emulator.numeric.tensorcore import BITS, FLOATS, MEASURED, Model
 from ptxdiff.emulator.numeric.vectorise import Array
+from ptxdiff.extras import require
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Arithmetic:
 
     def __call__(self, a: Array, b: Array, c: Array) -> Array:
         """The codes of d."""
-        return _WAYS[self.way](self, a, b, c)
+        return _in_vectors(self, a, b, c) if self.way == "blocks" else _WAYS[self.way](self, a, b, c)
 
 
 def arithmetic(types: tuple[str, str, str, str], generation: str, quads: bool, word: str) -> Arithmetic | None:
@@ -53,6 +54,18 @@ def arithmetic(types: tuple[str, str, str, str], generation: str, quads: bool, w
     if model is None:
         return None
     return Arithmetic(types, "widened" if model.widened else "blocks", model, generation, word)
+
+
+def _in_vectors(how: Arithmetic, a: Array, b: Array, c: Array) -> Array:
+    """What `_blocks` defines, computed in the processor's vectors."""
+    from ptxdiff.emulator.numeric import tensorcore_vectors  # which loads LLVM
+
+    assert how.model is not None
+    codes = [np.ascontiguousarray(x).astype(np.uint32, copy=False) for x in (a, b, c)]
+    require("numba", "llvmlite", purpose="running matrix products")
+    from ptxdiff.emulator.numeric import tensorcore_vectors
+
+    return tensorcore_vectors.dot(codes[0], codes[1], codes[2], how.types, how.model)
 
 
 def _blocks(how: Arithmetic, a: Array, b: Array, c: Array) -> Array:

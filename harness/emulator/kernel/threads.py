@@ -67,10 +67,10 @@ class ThreadFrame(Frame):
             raise error
 
     def under_doubt(self, step: Step, lanes: Array) -> None:
-        """Raise UndefinedBits for a store or an exchange with an undefined predicate; destination registers become
-        undefined."""
-        asynchronous = step.kind.startswith(("wgmma", "mbarrier", "bulk", "tensormap", "cluster", "tcgen05", "launch"))
-        if asynchronous or step.kind in ("st", "atom", "cp_async", "stmatrix", "barrier", "barrier_arrive"):
+        """Raise UndefinedBits if the predicate of an operation with effects is undefined; of others, the destination
+        registers become undefined. So do those of loads, even of those that have an effect by one of their
+        modifiers."""
+        if step.facts.effects is True:
             self.refuse_undefined(step, lanes, self.every, "the predicate of a store")
 
     # threads ---------------------------------------------------------------------------------------------

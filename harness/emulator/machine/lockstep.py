@@ -145,8 +145,6 @@ class Scheduler:
     ended, waits, or rests too, so that no lane starves another.
     """
 
-    blocking: frozenset[str] = frozenset()
-    """Kinds of step at which lanes may have to wait for others, as `block` decides."""
     patience = 1 << 60
     """Jumps back after which lanes rest."""
     weights: Mapping[int, int] = {}
@@ -170,7 +168,7 @@ class Scheduler:
         """Called with lanes that have left the program."""
 
     def block(self, step: Step, at: int, active: Array) -> tuple[int, Array | None]:
-        """Called for a step of a blocking kind.
+        """Called for a step at which lanes may have to wait for others.
 
         Returns the next step and the lanes that go on with it; None: all wait.
         """
@@ -233,9 +231,10 @@ class Scheduler:
                 self.watch(step, active)
             if self.observer is not None:
                 self.observer.enter(frame, step)
-            if step.kind in ("branch", "exit") or step.kind in self.blocking:
+            waits = step.bound.form.facts.waits
+            if waits or step.kind in ("branch", "exit"):
                 before = at
-                move = self.block if step.kind in self.blocking else self._jump
+                move = self.block if waits else self._jump
                 at, active = move(step, at, active)
                 executed = step.guard < 0 or at != before + 1 or active is None
                 count = 0 if active is None else int(np.count_nonzero(active))

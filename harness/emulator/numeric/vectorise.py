@@ -7,7 +7,8 @@ constants and operand widths: 3 to 30 times as fast.
 `translation` makes LLVM code of a definition and compiles it, in about a twentieth of a second: numba, which
 does more, takes five times as long. numba still compiles functions over tiles and whole arrays, which use
 `register_helpers`. Both are imported when they are first needed, so that running a block on a few values, or only
-analysing it, does not pay for them.
+analysing it, does not pay for them. Both are optional: without llvmlite every definition runs in Python, with the same
+results, and only products of matrices need numba.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import numpy.typing as npt
 
 from ptxdiff.emulator.limits import compiled_for
 from ptxdiff.emulator.numeric import bits, compilecache
+from ptxdiff.extras import SLOW_WITHOUT_COMPILER, installed
 
 Array = npt.NDArray[Any]
 UNSIGNED = {1: np.uint8, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
@@ -38,6 +40,9 @@ _SHARED_LANES = 1 << 22
 """After this many lanes in shared code (10 to 400 million lanes a second), compiling a function for its own constants
 is worth its cost."""
 
+_MANY_PYTHON_LANES = 1 << 18
+"""After this many lanes in Python because llvmlite is missing (about a second), a warning says how to install it."""
+
 _BLOCK = 1 << 14
 """Lanes in one call of shared code, few enough that a block of 64-bit operands stays in the processor's cache."""
 
@@ -50,6 +55,7 @@ _shared: dict[tuple[Callable[..., int], int], Any] = {}
 """Shared code (constants as arguments), by definition and number of operands, because an operand of one form may be a
 constant of another."""
 _uncompiled = 0
+_lanes_without_compiler = 0
 
 
 @contextmanager
@@ -107,6 +113,7 @@ class ArrayFunction:
         """The results of the shared code, which takes the constants as arguments."""
         loop = _shared_loop(self.function, len(self.sources), len(self.constants))
         if loop is None:
+            count_without_compiler(lanes)
             return self._interpret(lanes, arguments)
         out = np.empty(lanes, self.dtype)
         for start in range(0, lanes, _BLOCK):
@@ -129,6 +136,7 @@ class ArrayFunction:
                         self.function, lambda m: m.specialised(self.function, self.constants, self.sources, self.width)
                     )
         if self._compiled is _UNKNOWN:
+            count_without_compiler(lanes)
             return self._interpret(lanes, arguments)
         for a, kind in zip(arguments, self._kinds, strict=True):
             plain = type(a) is np.ndarray and a.dtype == kind and a.ndim == 1
@@ -177,7 +185,10 @@ def read(pattern: int, width: int, signed: bool) -> int:
 
 
 def register_helpers() -> Any:
-    """Register every function of `bits` with numba; returns the numba module."""
+    """Register every function of `bits` with numba; returns the numba module.
+
+    Digests of products contain this code, so it does not itself say which command installs numba (`errors` does).
+    """
     import numba
     from numba.core.extending import overload, register_jitable
 
@@ -212,7 +223,10 @@ _UNKNOWN = object()
 
 
 def _made(function: Callable[..., int], text: Callable[[Any], str]) -> Any:
-    """The machine code of LLVM code that `text` makes with `loops`, or `_UNKNOWN`, with a warning."""
+    """The machine code of LLVM code that `text` makes with `loops`; `_UNKNOWN` without llvmlite, and with a warning for
+    a definition that cannot be translated."""
+    if not installed("llvmlite"):
+        return _UNKNOWN
     from ptxdiff.emulator.numeric.translation import loops, machinecode
     from ptxdiff.emulator.numeric.translation.source import Untranslatable
 
@@ -224,6 +238,15 @@ def _made(function: Callable[..., int], text: Callable[[Any], str]) -> Any:
         return _UNKNOWN
     finally:
         compiled_for(time.monotonic() - started)
+
+
+def count_without_compiler(lanes: int) -> None:
+    """Count lanes that run in Python because llvmlite is missing; once they are many, warn."""
+    global _lanes_without_compiler
+    before = _lanes_without_compiler
+    _lanes_without_compiler += lanes
+    if before < _MANY_PYTHON_LANES <= _lanes_without_compiler and not installed("llvmlite"):
+        warnings.warn(SLOW_WITHOUT_COMPILER, stacklevel=2)
 
 
 def on_arrays(function: Callable[..., Any], kinds: tuple[Any, ...]) -> Any:

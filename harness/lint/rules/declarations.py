@@ -19,7 +19,7 @@ from ptxdiff.emulator.text import (
     Statement,
 )
 from ptxdiff.lint.block import LintedBlock
-from ptxdiff.lint.flow import read_names, written_names
+from ptxdiff.lint.flow import control_of, read_names, written_names
 from ptxdiff.lint.rules import rule
 from ptxdiff.lint.rules.spelling import scopes_before
 from ptxdiff.lint.snippet import Edit, Fix, Found
@@ -206,9 +206,9 @@ def undeclared_names(block: LintedBlock) -> Iterator[tuple[Name, _Names]]:
     for names in scopes_before(block):
         around = _Names(around, ranges={n: c for n, c in names.items() if c is not None}, others={*names})
     for statement, scope in _walk(block.tree, around):
-        if not isinstance(statement, Instruction) or statement.opcode in ("call", "brx"):
+        if not isinstance(statement, Instruction) or control_of(statement) in ("call", "table"):
             continue
-        if statement.opcode == "bra":
+        if control_of(statement) == "branch":
             used = [statement.guard.register] if statement.guard else []
         else:
             used = [*read_names(statement), *written_names(statement)]

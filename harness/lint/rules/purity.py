@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
+from ptxdiff.emulator.isa.facts import Facts, true_of
+from ptxdiff.emulator.isa.lookup import facts_of
 from ptxdiff.emulator.text import Instruction
 from ptxdiff.lint.block import LintedBlock
 from ptxdiff.lint.rules import rule
@@ -19,23 +21,6 @@ _DECLARED = {
 CLOCKS = re.compile(r"%(?:clock(?:64|_hi)?|globaltimer(?:_lo|_hi)?|pm\d+(?:_64)?)\b")
 """Registers that can differ at each read (PTX ISA 10)."""
 
-THREADS = frozenset((
-    "activemask", "bar", "barrier", "elect", "ldmatrix", "match", "mma", "movmatrix", "redux", "shfl", "stmatrix",
-    "vote", "wgmma", "wmma",
-))  # fmt: skip
-"""Opcodes that need other threads of the warp or of the block to take part."""
-
-CONVERGENT = frozenset(("match", "mma", "movmatrix", "redux", "shfl", "vote", "wmma"))
-"""Those that read no memory and depend on nothing but their operands."""
-
-EFFECTS = frozenset((
-    "applypriority", "atom", "brkpt", "clusterlaunchcontrol", "cp", "discard", "exit", "fence", "griddepcontrol",
-    "mbarrier", "membar", "nanosleep", "pmevent", "prefetch", "prefetchu", "red", "setmaxnreg", "st", "stackrestore",
-    "suld", "sured", "sust", "tcgen05", "tensormap", "trap",
-))  # fmt: skip
-"""Opcodes that change state other than registers, or wait."""
-
-LOADS = frozenset(("ld", "ldu", "multimem", "tex", "tld4"))
 _CONSTANT = frozenset(("const", "nc", "param"))
 """Modifiers of loads from memory that is not written while a kernel runs."""
 
@@ -49,12 +34,12 @@ def _clobbers_memory(block: LintedBlock) -> bool:
     return block.snippet.convention == "cuda" and "~{memory}" in block.snippet.constraints.replace(" ", "")
 
 
+def _facts(node: Instruction) -> Facts:
+    return facts_of(node.opcode, node.modifiers)
+
+
 def _is_load(node: Instruction) -> bool:
-    if node.opcode == "ldmatrix" or node.spelling.startswith("wmma.load"):
-        return True
-    if node.opcode == "multimem":
-        return "ld_reduce" in node.modifiers
-    return node.opcode in LOADS and _CONSTANT.isdisjoint(_parts(node))
+    return _facts(node).memory == "reads" and _CONSTANT.isdisjoint(_parts(node))
 
 
 def _parts(node: Instruction) -> set[str]:
@@ -62,12 +47,9 @@ def _parts(node: Instruction) -> set[str]:
 
 
 def _has_effect(node: Instruction) -> bool:
-    if node.opcode == "multimem":
-        return "ld_reduce" not in node.modifiers
-    if node.spelling.startswith(("mbarrier.pending_count", "clusterlaunchcontrol.query_cancel")):
-        return False  # they read a register
-    volatile = node.opcode == "ld" and not {"volatile", "acquire"}.isdisjoint(node.modifiers)
-    return node.opcode in EFFECTS or volatile
+    """Whether it has an effect of its own. Of those that need other threads this is said, and calls may have none."""
+    facts = _facts(node)
+    return true_of(facts.effects, node.modifiers) and not facts.exchanges and facts.control != "call"
 
 
 @rule(
@@ -100,8 +82,8 @@ def pure_warp_level(block: LintedBlock) -> Iterator[Found]:
     if block.snippet.pure is not True:
         return
     cuda = block.snippet.convention == "cuda"
-    nodes = [n for n in block.instructions if n.opcode in THREADS and not (cuda and _is_load(n))]
-    computes = [n for n in nodes if cuda and n.opcode in CONVERGENT and not n.spelling.startswith("wmma.store")]
+    nodes = [n for n in block.instructions if _facts(n).exchanges and not (cuda and _is_load(n))]
+    computes = [n for n in nodes if cuda and _facts(n).exchanges == "operands"]
     node = next((n for n in nodes if n not in computes), nodes[0] if nodes else None)
     if node:
         words = (
@@ -178,7 +160,8 @@ def _only_computes(block: LintedBlock) -> bool:
         return False
     steps = block.program.program.steps
     # Blocks of moves alone serve to hide values from the compiler's optimisations.
-    return any(s.kind not in _MOVES for s in steps) and all(s.kind in _PLAIN for s in steps)
+    computes = all(s.facts.registers_only and s.kind != "special" for s in steps)
+    return computes and any(s.kind not in _MOVES for s in steps)
 
 
 def _of_the_file(block: LintedBlock, name: str, holds: Callable[[LintedBlock], object]) -> list[LintedBlock]:
@@ -195,7 +178,6 @@ def _and_more(found: list[LintedBlock]) -> str:
 
 
 _MOVES = ("mov", "pack", "unpack", "nothing")
-_PLAIN = ("scalar", *_MOVES)
 
 
 @rule(
@@ -218,8 +200,8 @@ def memory_clobber(block: LintedBlock) -> Iterator[Found]:
 def _unclobbered(block: LintedBlock) -> Instruction | None:
     if block.snippet.convention != "cuda" or block.snippet.pure is not False or _clobbers_memory(block):
         return None
-    nodes = (n for n in block.instructions if "commit_group" not in n.modifiers)
-    return next((n for n in nodes if _is_load(n) or n.opcode in _TOUCHES), None)
+    return next((n for n in block.instructions if _touches_memory(n)), None)
 
 
-_TOUCHES = frozenset(("atom", "cp", "mbarrier", "red", "st", "stmatrix", "ldmatrix", "tensormap"))
+def _touches_memory(node: Instruction) -> bool:
+    return _facts(node).memory not in ("", "reads") or _is_load(node)

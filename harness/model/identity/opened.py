@@ -8,7 +8,11 @@ its size) is no event of the audit hook: `os.stat` and its like are wrapped, and
 
 Not noted, because other parts of an identity cover them: what the harness opens (its text and its caches have keys of
 their own), files of Python, of installed packages and of the cache folder (versions), what an installed package does
-while it is imported, byte code beside a source, files that this process itself wrote first, devices, and `/proc`.
+while it is imported, byte code beside a source, files that this process itself wrote first, and devices. What the
+user's code reads in `/proc` and `/sys` has no digest; packages read there about the machine, which counts as a version.
+
+Compiled code opens files without an event. Functions that do so (`torch.from_file`, readers of safetensors, HDF5,
+Parquet and images) are known by their names: a source that has one of these words has unknown inputs.
 
 A hook cannot be removed. So it is installed with the first case file, and ignores every event until then and most
 events later: its first line decides.
@@ -19,6 +23,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import re
 import stat
 import sys
 import sysconfig
@@ -118,6 +123,9 @@ def opened_by(sources: Collection[str], without: Collection[str] = ()) -> Opened
     unknown: dict[str, None] = dict(_faults)
     all_noted = [noted for source in sources if (noted := _noted.get(real_path(source))) is not None]
     excluded = {real_path(path) for path in without}.union(*(noted.written for noted in all_noted))
+    for source in sources:
+        if word := _unseen_reader(real_path(source), _stamp(real_path(source))):
+            unknown[f"it calls {word}, by which compiled code opens files that nothing notes"] = None
     for noted in all_noted:
         unknown |= noted.effects
         for path, stamp in noted.files.items():
@@ -128,6 +136,26 @@ def opened_by(sources: Collection[str], without: Collection[str] = ()) -> Opened
             else:
                 files[path] = digest_of(path)
     return Opened(dict(sorted(files.items())), tuple(unknown))
+
+
+_UNSEEN_READERS = re.compile(
+    rb"\b(from_file|safe_open|load_file|load_library|jit\.load|h5py|imread|read_image|read_parquet|read_table)\b"
+)
+
+
+@functools.lru_cache(maxsize=4096)
+def _unseen_reader(source: str, stamp: _Stamp) -> str:
+    """The first name in a source of a function whose compiled code opens files; "" if there is none."""
+    global _paused
+    paused, _paused = _paused, True
+    try:
+        with open(source, "rb") as file:
+            found = _UNSEEN_READERS.search(file.read())
+    except OSError:
+        return ""
+    finally:
+        _paused = paused
+    return found[1].decode() if found else ""
 
 
 def digest_of(path: str) -> str:
@@ -211,6 +239,8 @@ def _open(event: str, arguments: tuple[Any, ...]) -> None:
     if not sources or (text := _path(path)) is None:
         return
     text = _source_of(text)
+    if text.startswith(_ABOUT_THE_MACHINE) and _opens_itself():
+        _effect(sources, f"it reads {text}, which says what is so at that moment")
     if _excluded(text):
         return
     flags = flags if isinstance(flags, int) else 0
@@ -337,6 +367,18 @@ def _users_sources(wrapped: int = 0) -> list[str]:
     return list(found)
 
 
+def _opens_itself() -> bool:
+    """Whether the user's code opens a file, with nothing but Python's own modules between."""
+    frame: FrameType | None = sys._getframe(3)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        kind = _kind(file)[0]
+        if kind is _USER or not (file.startswith(("<", _PYTHON)) and "-packages" not in file):
+            return kind is _USER
+        frame = frame.f_back
+    return False
+
+
 @functools.lru_cache(maxsize=4096)
 def _kind(file: str) -> tuple[str, str]:
     """Whose code a file has, and its real path."""
@@ -353,7 +395,9 @@ _INSTALLED = tuple(
     {os.path.realpath(path) for name, path in sysconfig.get_paths().items() if name not in ("scripts", "data")}
     | {os.path.realpath(sys.base_prefix) + "/lib", os.path.realpath(sys.prefix) + "/lib"}
 )
-_MACHINES = ("/proc/", "/sys/", "/dev/null", "/dev/zero", "/dev/urandom", "/dev/random", "/dev/tty", "/dev/pts/")
+_PYTHON = sysconfig.get_paths()["stdlib"]
+_ABOUT_THE_MACHINE = ("/proc/", "/sys/")
+_MACHINES = (*_ABOUT_THE_MACHINE, "/dev/null", "/dev/zero", "/dev/urandom", "/dev/random", "/dev/tty", "/dev/pts/")
 _DERIVED = (".nbi", ".nbc")
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from ptxdiff.emulator.isa.bit_manipulation import bmsk as ptx_bmsk
 from ptxdiff.emulator.isa.bit_manipulation import reverse, szext
 from ptxdiff.emulator.isa.compare import combine, ordered
-from ptxdiff.emulator.isa.dot_product import dp4a
-from ptxdiff.emulator.isa.modifiers import CLAMP, WRAP
+from ptxdiff.emulator.isa.dot_product import dp2a, dp4a
+from ptxdiff.emulator.isa.modifiers import CLAMP, HI, LO, WRAP
 from ptxdiff.emulator.numeric.bits import below64, clz64, popcount64, shr64, sign_extend, wrap64
 from ptxdiff.sass.rows import row
 
@@ -146,7 +146,7 @@ def lea_hi(a: int, b: int, c: int, n: int) -> int:
     return (a >> 32 - n | c << n) + b
 
 
-@row("LEA.HI", "R,P = u,u,u,#n")
+@row("LEA.HI", "R,P = u,u,u,#n", uniform=True)
 def lea_hi_carry(a: int, b: int, c: int, n: int, result: int) -> int:
     """The high word of c:a << n, plus b, and the carry of that sum."""
     total = ((a >> 32 - n | c << n) & _WORD) + b
@@ -159,7 +159,7 @@ def lea_hi_x(a: int, b: int, c: int, d: int, n: int) -> int:
     return (a >> 32 - n | c << n) + b + d
 
 
-@row("LEA.HI.SX32", "R = s,u,#n")
+@row("LEA.HI.SX32", "R = s,u,#n", uniform=True)
 def lea_hi_sx32(a: int, b: int, n: int) -> int:
     """The high word of a << n, a sign-extended, plus b."""
     return (a >> 32 - n) + b
@@ -337,3 +337,24 @@ def sgxt_u32(a: int, b: int, mode: int) -> int:
 def bmsk(a: int, b: int, mode: int) -> int:
     """b ones from bit a on."""
     return ptx_bmsk(a, b, mode)
+
+
+@row("IDP.2A.part.first.second", "R = u,u,u", part={"LO": LO, "HI": HI}, first={"S16": 1, "U16": 0},
+     second={"S8": 1, "U8": 0})  # fmt: skip
+def idp_2a(a: int, b: int, c: int, part: int, first: int, second: int) -> int:
+    """Two products of 16 bits and 8, and a sum."""
+    return dp2a(a, b, c, part, first, second)
+
+
+@row("FLO.SH", "R = b")
+def flo_sh(a: int) -> int:
+    """The number of copies of the sign above the highest bit that differs from it; all ones if none does."""
+    x = a ^ _WORD if a >> 31 else a
+    return clz64(x) - 32 if x else -1
+
+
+@row("VABSDIFF", "R = s,s,u")
+@row("VABSDIFF.U32", "R = u,u,u")
+def vabsdiff(a: int, b: int, c: int) -> int:
+    """The distance of two numbers, plus a third."""
+    return abs(a - b) + c

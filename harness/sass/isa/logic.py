@@ -13,7 +13,7 @@ def lop3(a: int, b: int, c: int, lut: int) -> int:
     return by_table(a, b, c, lut)
 
 
-@row("PLOP3.LUT", "P,P = p,p,p,#lut,#lut2", uniform=True)
+@row("PLOP3.LUT", "P,P = p,p,p,#lut,#lut2", "P,P = z,z,z,#lut,#lut2", uniform=True)
 def plop3(a: int, b: int, c: int, lut: int, lut2: int, result: int) -> int:
     """Two functions of three predicates."""
     return by_table(a, b, c, lut if result == 0 else lut2) & 1

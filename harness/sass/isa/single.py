@@ -7,10 +7,12 @@ model.
 from __future__ import annotations
 
 from ptxdiff.emulator.isa.approximate64 import rcp_approx_f64, rsqrt_approx_ftz_f64
+from ptxdiff.emulator.isa.approximate_half import ex2_half, tanh_half
 from ptxdiff.emulator.isa.compare import combine
 from ptxdiff.emulator.isa.compare_float import compared
 from ptxdiff.emulator.isa.float32 import add_f32, add_f32x2, fma_f32, fma_f32x2, mul_f32, mul_f32x2
 from ptxdiff.emulator.isa.float_extremes import greater, lesser
+from ptxdiff.emulator.isa.float_mixed import add_mixed, fma_mixed
 from ptxdiff.emulator.isa.modifiers import (
     EQ,
     EQU,
@@ -32,7 +34,7 @@ from ptxdiff.emulator.isa.modifiers import (
     RZ,
 )
 from ptxdiff.emulator.numeric.bits import shl64, shr64
-from ptxdiff.emulator.numeric.floatbits import F32, flush, is_nan, magnitude
+from ptxdiff.emulator.numeric.floatbits import BF16, F16, F32, flush, is_nan, magnitude
 from ptxdiff.emulator.numeric.special_functions import (
     unit_cos,
     unit_ex2,
@@ -194,3 +196,27 @@ def mufu_rcp64h(a: int) -> int:
 def mufu_rsq64h(a: int) -> int:
     """The upper word of about 1 / sqrt(a), for the upper word of a float64."""
     return shr64(rsqrt_approx_ftz_f64(shl64(a, 32)), 32)
+
+
+@row("MUFU.EX2.type", "R = k", type={"F16": F16, "BF16": BF16}, approximate=True)
+def mufu_ex2_half(a: int, type: int) -> int:
+    """About 2**a, in the lower half."""
+    return ex2_half(a, type)
+
+
+@row("MUFU.TANH.type", "R = k", type={"F16": F16, "BF16": BF16}, approximate=True)
+def mufu_tanh_half(a: int, type: int) -> int:
+    """About the hyperbolic tangent, in the lower half."""
+    return tanh_half(a, type)
+
+
+@row("FHADD{.type}{.rnd}{.SAT}", "R = k,f", type={"": F16, "BF16": BF16}, rnd=ROUNDINGS)
+def fhadd(a: int, b: int, type: int, rnd: int, sat: int) -> int:
+    """The sum of a float16 or bfloat16 and a float32."""
+    return add_mixed(a, b, rnd, sat, type)
+
+
+@row("FHFMA{.type}{.rnd}{.SAT}", "R = k,k,f", type={"": F16, "BF16": BF16}, rnd=ROUNDINGS)
+def fhfma(a: int, b: int, c: int, type: int, rnd: int, sat: int) -> int:
+    """The fused product of two float16 or bfloat16, plus a float32."""
+    return fma_mixed(a, b, c, rnd, sat, type)

@@ -19,6 +19,7 @@ from ptxdiff.sweep.distances import PLACES
 from ptxdiff.sweep.fused.translation import RANGES, TRACED, Body, NotFused, Slots, Value, within
 from ptxdiff.sweep.oracle import NEAR, Oracle
 from ptxdiff.sweep.result import ROW
+from ptxdiff.triton.elementwise import InlineAsm
 
 BLOCK = 2048
 """Inputs of a row that a program computes at a time. A row has at most 63 times as many, see `_BIN`."""
@@ -26,6 +27,9 @@ BLOCK = 2048
 WARPS = 8
 
 _BIN = 6  # bits of a count of distances; a 32-bit register holds five
+MOST_STEPS = (1 << _BIN) - 1
+"""The most steps in which a program may compute a row: each step adds at most 1 to each count of distances. With more,
+counts overflow into each other."""
 
 _HEAD = """
 import triton
@@ -59,11 +63,16 @@ def _dtype(fmt: Format) -> torch.dtype:
 class RowKernel:
     """A kernel with a program for each row.
 
-    text: its Triton source. tables: constant tensors for look-ups, passed after `first`.
+    text: its Triton source. tables: constant tensors for look-ups, passed after `first`. block, warps: of a launch.
+    Raises ValueError for a block with which counts of distances would overflow.
     """
 
-    def __init__(self, text: str, tables: Sequence[Tensor]) -> None:
-        self.text, self.tables = text, tables
+    def __init__(self, text: str, tables: Sequence[Tensor], block: int = BLOCK, warps: int = WARPS) -> None:
+        if ROW // block > MOST_STEPS:
+            raise ValueError(
+                f"a block of {block} inputs takes {ROW // block} steps for a row; at most {MOST_STEPS} fit"
+            )
+        self.text, self.tables, self.block, self.warps = text, tables, block, warps
         self.function = _compiled_text(text)
         self._placed: dict[str, list[Tensor]] = {}
 
@@ -74,7 +83,13 @@ class RowKernel:
             self._placed[device] = [t.to(device) for t in self.tables]
         try:
             self.function[(rows,)](
-                first, *tensors, *self._placed[device], ROW=ROW, BLOCK=BLOCK, num_warps=WARPS, enable_fp_fusion=False
+                first,
+                *tensors,
+                *self._placed[device],
+                ROW=ROW,
+                BLOCK=self.block,
+                num_warps=self.warps,
+                enable_fp_fusion=False,
             )
         except Exception as error:
             if type(error).__module__.startswith("triton"):
@@ -97,9 +112,60 @@ def tally_kernel(oracle: Oracle, number_bits: int, ahead: Sequence[str] = (), ch
     ahead: inputs whose units it also makes, for the numbers `chunk` further on, in the tensors after the outputs',
     because memory is idle while the judge computes.
     """
-    _require_single(oracle)
     formats = list(oracle.outputs.values())
-    body = _body(oracle.point, formats, number_bits)
+    makes = []
+    for k, name in enumerate(ahead):
+        made = _units_body(oracle, name, number_bits, "ahead")
+        makes += [*_indented(made.lines), _stored(f"q{k}", made.results[0], oracle.inputs[name].unit_bits)]
+    if ahead:
+        makes = [f"        ahead = base + {chunk}", *makes]
+    pointers = [*_pointers(formats), *(f"q{k}" for k in range(len(ahead)))]
+    return _tally(oracle, number_bits, pointers, _loads(formats), makes)
+
+
+def tally_in_registers(
+    oracle: Oracle, number_bits: int, asm: InlineAsm, *, block: int = BLOCK, warps: int = WARPS
+) -> RowKernel:
+    """A kernel that makes the inputs of each row, runs the asm on them, and tallies the results: (first, table).
+
+    Nothing but the tally is in memory. Each invocation gets the elements of one thread, which are no neighbours.
+    Raises NotFused.
+    """
+    if asm.pack * 32 * warps > block:
+        raise NotFused(f"a thread has fewer elements than the {asm.pack} of an invocation")
+    lines, given = [], []
+    for k, (name, fmt) in enumerate(oracle.inputs.items()):
+        made = _units_body(oracle, name, number_bits, "base")
+        unit = f"tl.broadcast_to({made.results[0].text}, [BLOCK]).to(tl.int{fmt.unit_bits})"
+        lines += [*_indented(made.lines), f"        x{k} = {unit}.to({_triton_type(fmt)}, bitcast=True)"]
+        given.append(f"x{k}")
+    formats = list(oracle.outputs.values())
+    types = "".join(f"{_triton_type(f)}, " for f in formats)
+    lines.append(f"        ys = tl.inline_asm_elementwise({asm.text!r}, {asm.constraints!r}, [{', '.join(given)}], "
+                 f"dtype=({types}), is_pure={asm.is_pure}, pack={asm.pack})")  # fmt: skip
+    lines += [
+        f"        u{k} = ys[{k}].to(tl.int{f.unit_bits}, bitcast=True){_widened(f)}" for k, f in enumerate(formats)
+    ]
+    return _tally(oracle, number_bits, [], lines, [], block, warps)
+
+
+def _triton_type(fmt: Format) -> str:
+    short = fmt.element_type
+    for prefix, name in (("fp", "float"), ("bf", "bfloat"), ("u", "uint"), ("i", "int")):
+        if short.startswith(prefix):
+            return f"tl.{name}{short.removeprefix(prefix)}"
+    raise NotFused(f"elements of type {short}")
+
+
+def _tally(
+    oracle: Oracle, number_bits: int, pointers: Sequence[str], results: Sequence[str], makes: Sequence[str],
+    block: int = BLOCK, warps: int = WARPS,
+) -> RowKernel:  # fmt: skip
+    """A kernel that tallies results. pointers: its tensors besides `first` and the table. results: lines that give the
+    outputs' units their names `u0`, `u1`, ... makes: further lines of a step.
+    """
+    _require_single(oracle)
+    body = _body(oracle.point, list(oracle.outputs.values()), number_bits)
     flagged, digest, *rest = body.results
     pairs = rest[len(oracle.open_outputs) :]
     tails: list[_Count | _Sum | _Distances | _Equal] = [_Count(flagged), _Sum(digest)]
@@ -115,13 +181,8 @@ def tally_kernel(oracle: Oracle, number_bits: int, ahead: Sequence[str] = (), ch
         for text in tail.columns(k):
             after.append(f"    tl.store(table + {column} * rows + row, ({text}).to(tl.int64))")
             column += 1
-    lines.append(f"    ahead = base + {chunk}")
-    for k, name in enumerate(ahead):
-        made = _units_body(oracle, name, number_bits, "ahead")
-        inside += [*_indented(made.lines), _stored(f"q{k}", made.results[0], oracle.inputs[name].unit_bits)]
-    pointers = [f"q{k}" for k in range(len(ahead))]
-    text = "\n".join([*lines, *before, _LOOP, *_loads(formats), *_indented(body.lines), *inside, *after])
-    return RowKernel(_head(formats, body, pointers) + text + "\n", body.tables)
+    text = "\n".join([*lines, *before, _LOOP, *results, *_indented(body.lines), *inside, *makes, *after])
+    return RowKernel(_head(pointers, body) + text + "\n", body.tables, block, warps)
 
 
 _LOOP = "    for step in range(0, ROW, BLOCK):\n        off = step + tl.arange(0, BLOCK)"
@@ -146,7 +207,7 @@ def histogram_kernel(oracle: Oracle, number_bits: int) -> RowKernel:
         inside.append(f"        h{k} += tl.histogram(tl.broadcast_to({place.as_('int32')}, [BLOCK]), {PLACES})")
         table = f"table + (tl.program_id(0) * {len(body.results)} + {k}) * {PLACES}"
         after.append(f"    tl.store({table} + tl.arange(0, {PLACES}), h{k})")
-    head = _head(formats, body, ["rows"], row="tl.load(rows + tl.program_id(0))")
+    head = _head([*_pointers(formats), "rows"], body, row="tl.load(rows + tl.program_id(0))")
     text = "\n".join([*before, _LOOP, *_loads(formats), *_indented(body.lines), *inside, *after])
     return RowKernel(head + text + "\n", body.tables)
 
@@ -176,16 +237,20 @@ def _units_body(oracle: Oracle, name: str, number_bits: int, base: str) -> Body:
 def _pointwise(body: Body, formats: Sequence[Format], bits: int) -> RowKernel:
     (result,) = body.results
     lines = [_LOOP, *_loads(formats), *_indented(body.lines), _stored("table", result, bits)]
-    return RowKernel(_head(formats, body) + "\n".join(lines) + "\n", body.tables)
+    return RowKernel(_head(_pointers(formats), body) + "\n".join(lines) + "\n", body.tables)
 
 
 def _stored(pointer: str, value: Value, bits: int) -> str:
     return f"        tl.store({pointer} + row * ROW + off, tl.broadcast_to({value.text}, [BLOCK]).to(tl.int{bits}))"
 
 
-def _head(formats: Sequence[Format], body: Body, between: Sequence[str] = (), *, row: str = "tl.program_id(0)") -> str:
-    pointers = [*(f"p{k}" for k in range(len(formats))), *between, *(f"t{k}" for k in range(len(body.tables)))]
-    return _HEAD.format(parameters=", ".join(["first", "table", *pointers]), row=row)
+def _pointers(formats: Sequence[Format]) -> list[str]:
+    return [f"p{k}" for k in range(len(formats))]
+
+
+def _head(pointers: Sequence[str], body: Body, *, row: str = "tl.program_id(0)") -> str:
+    tables = (f"t{k}" for k in range(len(body.tables)))
+    return _HEAD.format(parameters=", ".join(["first", "table", *pointers, *tables]), row=row)
 
 
 def _body(function: Callable[..., Any], formats: Sequence[Format], number_bits: int) -> Body:
@@ -194,10 +259,11 @@ def _body(function: Callable[..., Any], formats: Sequence[Format], number_bits: 
 
 
 def _loads(formats: Sequence[Format]) -> list[str]:
-    return [
-        f"        u{k} = tl.load(p{k} + row * ROW + off)" + (".to(tl.int32)" if f.unit_bits < 32 else "")
-        for k, f in enumerate(formats)
-    ]
+    return [f"        u{k} = tl.load(p{k} + row * ROW + off){_widened(f)}" for k, f in enumerate(formats)]
+
+
+def _widened(fmt: Format) -> str:
+    return ".to(tl.int32)" if fmt.unit_bits < 32 else ""
 
 
 def _indented(lines: Sequence[str]) -> list[str]:

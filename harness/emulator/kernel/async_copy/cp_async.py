@@ -7,81 +7,17 @@ a write to its source before it lands is an error, too.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ptxdiff.emulator.binding.program import ReadSlot, Step
+from ptxdiff.emulator.binding.program import Step
 from ptxdiff.emulator.errors import ExecutionError, MemoryFault
-from ptxdiff.emulator.kernel.async_copy.mbarrier_phases import Barrier
+from ptxdiff.emulator.kernel.in_flight import Groups, MemoryFrame, barrier_of, count_arrival, line_of
 from ptxdiff.emulator.kernel.memory.races import note_finished_read
-from ptxdiff.emulator.kernel.memory.space import Access, Buffer, Place, Shared, gather, scatter, tally
-from ptxdiff.emulator.kernel.threads import ThreadFrame
+from ptxdiff.emulator.kernel.memory.space import Access, Buffer, Place, gather, scatter, tally
 from ptxdiff.emulator.numeric.vectorise import Array
-
-
-class MemoryFrame(ThreadFrame, ABC):
-    """A frame as asynchronous work sees it: how it reaches memory and mbarriers."""
-
-    shared: Shared
-    barriers: dict[int, Barrier]
-
-    @abstractmethod
-    def locate_lanes(self, step: Step, base: ReadSlot, access: Access, lanes: Array) -> tuple[Array, list[Place]]:
-        """The places that lanes access. Raises MemoryFault and UndefinedBits."""
-
-    @abstractmethod
-    def load(
-        self, step: Step, access: Access, lanes: Array, places: list[Place]
-    ) -> tuple[list[Array], list[Array | None]]:
-        """The values and masks of undefined bits of each element of the access."""
-
-    @abstractmethod
-    def check_write(self, step: Step, access: Access, lanes: Array, place: Place, values: list[Array]) -> None:
-        """Record a write. Raises MemoryFault if it races with another thread's access."""
-
-    @abstractmethod
-    def refuse_write(self, step: Step, access: Access, lanes: Array, place: Place) -> None:
-        """Raise MemoryFault for a write to shared memory that an asynchronous product or copy still reads."""
-
-    @abstractmethod
-    def refuse_under_way(self, step: Step, access: Access, lanes: Array, place: Place, verb: str) -> None:
-        """Raise MemoryFault for an access to shared memory that is the destination of a copy under way."""
-
-    @abstractmethod
-    def refuse_read_only(self, step: Step, region: Buffer, lanes: Array) -> None:
-        """Raise MemoryFault for a store to an array that cannot be written."""
-
-    @abstractmethod
-    def reader(self, units: Array) -> str:
-        """A description of the bulk copy that still reads some units of shared memory; "" if there is none."""
-
-    @abstractmethod
-    def refuse_unmade(self, step: Step, offsets: Sequence[int] | Array, lanes: Array) -> None:
-        """Raise ExecutionError if a lane uses an mbarrier at its offset whose mbarrier.init is not ordered before
-        it."""
-
-    @abstractmethod
-    def destination(self, step: Step, lane: int, address: int) -> tuple[int, int]:
-        """The destination of a lane's bulk copy: the block of this frame, and the offset in its shared memory."""
-
-    @abstractmethod
-    def receivers(self, step: Step, lane: int, ranks: int) -> list[int]:
-        """The blocks of this frame in a mask of ranks."""
-
-    @abstractmethod
-    def arrived(self, step: Step, barrier: int, lane: int, size: int) -> None:
-        """Report to an mbarrier that the bytes of a bulk copy have arrived."""
-
-    @abstractmethod
-    def land(
-        self, access: Access, lanes: Array, place: Place, values: list[Array], masks: list[Array | None],
-        agent: int = -1,
-    ) -> None:  # fmt: skip
-        """Write the data of an asynchronous copy to shared memory; other threads see it after the next barrier, or
-        after the phase of an mbarrier for which `agent` stands."""
 
 
 @dataclass
@@ -145,14 +81,14 @@ class Arrival:
 
 
 class Copies:
-    """The copies of a frame's threads. `committed`: how many groups each lane has closed."""
+    """The copies of a frame's threads, with groups of each lane."""
 
     def __init__(self, frame: MemoryFrame) -> None:
         self.frame = frame
         self.flying: list[Flying] = []
         self.arrivals: list[Arrival] = []
         self._issued = 0
-        self.committed = np.zeros(frame.lanes, np.int64)
+        self.groups = Groups(frame.lanes)
         self._read: list[CopySource] = []
 
     def issue(self, step: Step, active: Array | None) -> None:
@@ -179,8 +115,10 @@ class Copies:
             # barrier.
             frame.check_write(step, to, lanes, places[0], values)
         tally(shared.under_way, units, 1)
-        group, self._issued = self.committed[lanes], self._issued + 1
+        group, self._issued = self.groups.open(lanes), self._issued + 1
         self.flying.append(Flying(step, to, lanes, places[0], values, masks, group, self._read, self._issued))
+        if frame.observer is not None:
+            frame.observer.copies_issued(self.flying[-1])
 
     def _refuse_meeting(self, step: Step, access: Access, lanes: Array, place: Place, values: list[Array]) -> None:
         """Raise MemoryFault if another copy writes different data to the same bytes, and nothing orders the two."""
@@ -227,7 +165,7 @@ class Copies:
                 taken = np.isin(place.offsets[:, None] + np.arange(access.size), offsets[:, None] + np.arange(size))
                 if taken.any():
                     at = int(np.flatnonzero(taken.any(axis=1))[0])
-                    line, _ = self.frame.program.source.position(flying.step.node.offset)
+                    line = line_of(self.frame, flying.step)
                     assert isinstance(place.region, Buffer)
                     where = f"{place.region.name or 'global memory'} at offset "
                     where += f"{int(place.offsets[at]) - place.region.residue}"
@@ -242,7 +180,7 @@ class Copies:
             hit = np.isin(mine, units).any(axis=1)
             if hit.any():
                 lane = int(flying.lanes[np.flatnonzero(hit)[0]])
-                line, _ = self.frame.program.source.position(flying.step.node.offset)
+                line = line_of(self.frame, flying.step)
                 return f" (issued by {self.frame.who(lane)} in line {line})"
         return ""
 
@@ -303,7 +241,7 @@ class Copies:
 
     def commit(self, active: Array | None) -> None:
         """Close the group of each thread's copies since its last one."""
-        self.committed = self.committed + (1 if active is None else active)
+        self.groups.commit(slice(None) if active is None else active)
 
     def arrive_later(self, step: Step, lanes: Array, offsets: Array) -> None:
         """Let each lane arrive at the mbarrier at its offset when the copies that it has issued are complete."""
@@ -320,35 +258,29 @@ class Copies:
     def _arrive(self, one: Arrival, offset: int, lanes: Array) -> None:
         """Only threads that see the phase complete are ordered after the bytes, not those that issued the copies."""
         frame = self.frame
-        found = frame.barriers.get(offset)
-        at = offset % frame.shared.size
-        if found is None:
-            text = f"the copies of {frame.who(int(lanes[0]))} arrive at an mbarrier at offset {at}, where none is"
-            raise frame.fault(ExecutionError, one.step, text)
-        staying = []
-        for flying in self.flying:
-            ready = np.isin(flying.lanes, lanes) & (flying.number < one.before)
-            if ready.any():
-                self._land(flying if ready.all() else flying.part(ready), found.agent)
-            if not ready.all():
-                staying.append(flying.part(~ready) if ready.any() else flying)
-        self.flying = staying
+        barrier = barrier_of(frame, one.step, offset, f"the copies of {frame.who(int(lanes[0]))} arrive")
+        self._complete(lambda flying: np.isin(flying.lanes, lanes) & (flying.number < one.before), barrier.agent)
         for lane in lanes.tolist():
-            if found.pending <= 0:
-                text = f"the copies of {frame.who(lane)} arrive at the mbarrier at offset {at}, whose phase takes no "
-                raise frame.fault(ExecutionError, one.step, text + "more arrivals")
-            found.pending, found.owed, found.copies = found.pending - 1, found.owed - 1, True
-            found.settle(frame.order)
+            count_arrival(frame, one.step, barrier, offset, f"the copies of {frame.who(lane)} arrive")
+            barrier.owed, barrier.copies = barrier.owed - 1, True
+            barrier.settle(frame.order)
 
     def wait(self, left: int, active: Array | None) -> None:
         """Complete all groups of each active thread except its last `left`; -1: all copies, in groups or not."""
+
+        def ready(flying: Flying) -> Array:
+            waiting = np.ones(len(flying.lanes), np.bool_) if active is None else active[flying.lanes]
+            return waiting & self.groups.over(flying.lanes, flying.group, left) if left >= 0 else waiting
+
+        self._complete(ready)
+
+    def _complete(self, ready_of: Callable[[Flying], Array], agent: int = -1) -> None:
+        """Complete the copies of some lanes. ready_of: which of a step's copies."""
         staying = []
         for flying in self.flying:
-            ready = flying.group < self.committed[flying.lanes] - left if left >= 0 else np.ones_like(flying.lanes) > 0
-            if active is not None:
-                ready &= active[flying.lanes]
+            ready = ready_of(flying)
             if ready.any():
-                self._land(flying if ready.all() else flying.part(ready))
+                self._land(flying if ready.all() else flying.part(ready), agent)
             if not ready.all():
                 staying.append(flying.part(~ready) if ready.any() else flying)
         self.flying = staying

@@ -59,7 +59,7 @@ class ClusterFrame(KernelFrame):
         if elsewhere.any():
             named = step.bound.modifiers.get("space") or step.bound.modifiers.get("to")
             self._refuse_ranks(step, lanes, rank, access.space == "shared" and named != "shared::cluster")
-            self.reach(step, lanes[elsewhere], rank[elsewhere], waits=not step.kind.startswith("bulk"))
+            self.reach(step, lanes[elsewhere], rank[elsewhere], waits=not step.facts.asynchronous)
         self._bounded(step, access, offset, self.shared.limit, "shared", lanes)
         return Place(self.shared, offset + (self.block[lanes] - own + rank) * self.shared.size)
 
@@ -230,4 +230,4 @@ def frame_of(grid: KernelGrid, first: int, blocks: int) -> KernelFrame:
 
 def in_clusters(grid: KernelGrid) -> bool:
     """Whether the blocks form clusters, or the program names clusters."""
-    return grid.in_clusters or any(s.kind.startswith("cluster") for s in grid.program.steps)
+    return grid.in_clusters or any(s.facts.reaches == "cluster" for s in grid.program.steps)

@@ -197,6 +197,7 @@ class GridMemory(Between):
                 last = self._writes.get(location)
                 if last is not None and self._may_be_late(last, lane):
                     value[at] = last.before
+                    self.order.load_before(lane, location, how.sem, how.scope)
                     late.append((last, lane // self.order.threads))
                     continue
                 if last is not None:

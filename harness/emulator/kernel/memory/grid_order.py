@@ -56,12 +56,22 @@ class _Snapshot:
 class _Published:
     """What the writes of a location publish: written down by scope and block, and snapshots that are not yet.
 
-    A block of -1 stands for all, where no access has a scope that some blocks lie outside. version: of `written`.
+    A block of -1 stands for all, where no access has a scope that some blocks lie outside. newest: what the last write
+    publishes, if it does; it is not yet in the others. before: what the writes before a store published, which whoever
+    sees the value before that store learns. version: changes with each write.
     """
 
     version: int
     written: dict[tuple[int, int], Array] = field(default_factory=dict)
     snapshots: list[_Snapshot] = field(default_factory=list)
+    newest: _Snapshot | None = None
+    before: _Published | None = None
+
+    def wrote(self, snapshot: _Snapshot | None, version: int) -> None:
+        """Record one more write of the release sequence. snapshot: what it publishes."""
+        if self.newest is not None:
+            self.snapshots.append(self.newest)
+        self.newest, self.before, self.version = snapshot, None, version
 
 
 class GridOrder(HappensBefore):
@@ -73,7 +83,7 @@ class GridOrder(HappensBefore):
         self.narrow = narrow
         self._locations: dict[Hashable, _Published] = {}
         self._learned: dict[int, dict[tuple[int, int], Array]] = {}
-        self._known: dict[tuple[int, Hashable], tuple[int, str, str]] = {}
+        self._known: dict[tuple[int, Hashable], tuple[int, bool, str, str]] = {}
         self._versions = count()
         self.sc_fences = np.full(lanes // threads, -1, np.int64)
         """When each block last executed fence.sc."""
@@ -82,27 +92,44 @@ class GridOrder(HappensBefore):
     def store(self, lane: int, location: Hashable, sem: str, scope: str = "sys") -> None:
         """See `HappensBefore`."""
         snapshot = self._snapshot(lane, sem, scope)
-        if snapshot is None:
-            self._locations.pop(location, None)
-        else:
-            self._locations[location] = _Published(next(self._versions), snapshots=[snapshot])
+        before = self._locations.pop(location, None)
+        if before is not None:
+            before.before = None
+        if snapshot is not None or (before is not None and sem != "weak"):
+            self._locations[location] = _Published(next(self._versions), newest=snapshot, before=before)
 
     def load(self, lane: int, location: Hashable, sem: str, scope: str = "sys") -> None:
         """See `HappensBefore`."""
         published = self._locations.get(location)
+        if published is not None and sem != "weak":
+            self._take(published, lane, location, sem, scope, published.newest)
+
+    def load_before(self, lane: int, location: Hashable, sem: str, scope: str) -> None:
+        """A load that sees the value before the last write, and learns what the writes until then published."""
+        published = self._locations.get(location)
         if published is None or sem == "weak":
             return
-        if published.snapshots:
-            published.version = next(self._versions)
+        if published.before is not None:
+            self._take(published.before, lane, location, sem, scope, published.before.newest)
+        else:
+            self._take(published, lane, location, sem, scope, None)
+
+    def _take(
+        self, published: _Published, lane: int, location: Hashable, sem: str, scope: str, newest: _Snapshot | None
+    ) -> None:  # fmt: skip
+        """Let a lane learn what writes published, and the newest of them if it sees that one."""
         for snapshot in published.snapshots:
             key = self._key(snapshot)
             published.written[key] = self.joined(published.written.get(key), self._times_of(snapshot))
         published.snapshots.clear()
-        known = (published.version, sem, scope)
+        known = (published.version, newest is not None, sem, scope)
         if self._known.get((lane, location)) == known:
             return  # a loop that waits sees the same again and again
         self._known[lane, location] = known
-        for key, times in published.written.items():
+        parts = list(published.written.items())
+        if newest is not None:
+            parts.append((self._key(newest), self._times_of(newest)))
+        for key, times in parts:
             if not self._reaches(lane, SCOPES.index(scope), key):
                 continue
             if sem in _ACQUIRES:
@@ -116,10 +143,9 @@ class GridOrder(HappensBefore):
         """See `HappensBefore`."""
         self.load(lane, location, sem, scope)
         snapshot = self._snapshot(lane, sem, scope)
-        if snapshot is not None:
-            if location not in self._locations:
-                self._locations[location] = _Published(next(self._versions))
-            self._locations[location].snapshots.append(snapshot)
+        if snapshot is not None or location in self._locations:
+            published = self._locations.setdefault(location, _Published(0))
+            published.wrote(snapshot, next(self._versions))
 
     def updates(self, lanes: Array, locations: Sequence[Hashable], sem: str, scope: str) -> None:
         """See `HappensBefore`."""
@@ -225,7 +251,8 @@ class GridOrder(HappensBefore):
 
     def _compact(self, more: int) -> None:
         """See `HappensBefore`; snapshots hold rows, too. Raises TooManyStates."""
-        snapshots = [one for published in self._locations.values() for one in published.snapshots]
+        kept_of = [p for last in self._locations.values() for p in (last, last.before) if p is not None]
+        snapshots = [one for p in kept_of for one in (*p.snapshots, *([] if p.newest is None else [p.newest]))]
         held = np.unique(np.concatenate([[0], self.row, self._fenced[0], [one.row for one in snapshots]]))
         held = held.astype(np.int64)
         size = max(8, 2 * len(held) + more)

@@ -54,12 +54,9 @@ _TOGETHER = 1024
 
 def orders_parts(step: Step) -> bool:
     """Whether a step may order some threads of a block, of several warps, without the others."""
-    kind = step.kind
-    if kind == "barrier":
+    if step.kind == "barrier":
         return len(step.sources) > 1  # it has a count
-    if kind.startswith(("mbarrier", "cluster", "bulk", "wgmma", "tcgen05", "launch")):
-        return True
-    return kind in ("barrier_arrive", "fence") or step.bound.modifiers.get("sem") not in (None, "weak", "volatile")
+    return step.facts.orders_parts or step.bound.modifiers.get("sem") not in (None, "weak", "volatile")
 
 
 def acquiring(program: Program) -> frozenset[int]:

@@ -20,6 +20,8 @@ layout that replicates an element loads it in all its threads and stores it from
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 
 from ptxdiff.emulator.binding.program import Step
@@ -314,13 +316,17 @@ def _was_first_reader(frame: ThreadFrame, buffer: Buffer, unit: int, lane: int) 
 _STRONG = frozenset({"relaxed", "acquire", "release"})
 
 
-def is_strong(step: Step) -> bool:
+def is_strong(step: Step, awaited: Collection[int] = ()) -> bool:
     """Whether a load or store is strong (ISA 8.3): two such accesses do not race.
 
     Volatile ones are strong, too, but have no order. As nothing but chance decides which comes first, they count as
-    plain, except for volatile loads of global memory (`_is_strong_read`).
+    plain, except for loads for whose value a loop waits (`awaited`, see `awaited_loads`), the stores in a kernel with
+    such loads, and volatile loads of global memory (`_is_strong_read`).
     """
-    return step.bound.modifiers.get("sem") in _STRONG
+    sem = step.bound.modifiers.get("sem")
+    if sem == "volatile" and awaited:
+        return step.kind == "st" or step.node.offset in awaited
+    return sem in _STRONG
 
 
 def _is_strong_read(step: Step) -> bool:

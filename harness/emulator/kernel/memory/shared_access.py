@@ -19,7 +19,8 @@ import threading
 from typing import Any
 
 from ptxdiff.emulator.numeric.bits import scalar
-from ptxdiff.emulator.numeric.vectorise import Array, on_arrays
+from ptxdiff.emulator.numeric.vectorise import Array, count_without_compiler, on_arrays, register_helpers
+from ptxdiff.extras import installed
 
 WRITER, WRITTEN, READ, UPDATED, READ_STRONGLY, TEAM, FIELDS = 0, 1, 2, 5, 8, 11, 12
 SETS = [READ, UPDATED, READ_STRONGLY]
@@ -30,9 +31,10 @@ SETS = [READ, UPDATED, READ_STRONGLY]
 then the number of a slot. A warp of -2 stands for several that only a barrier of the whole block can order, so that
 nobody has to know which.
 """
-PLAIN_READ, STRONG_READ, PLAIN_WRITE, STRONG_WRITE, LANDED, LANDING, FOREIGN = 0, 1, 2, 3, 4, 5, 6
+PLAIN_READ, STRONG_READ, PLAIN_WRITE, STRONG_WRITE, LANDED, LANDING, FOREIGN, ANYBODY = 0, 1, 2, 3, 4, 5, 6, 7
 """Kinds of access. LANDED: a read that is recorded when it is over, without a check. LANDING: such a write. FOREIGN: a
-read that is not recorded, and does not race with writes of its own warp."""
+read that is not recorded, and does not race with writes of its own warp. ANYBODY: one that races with those, too: what
+several warps read together, if all know the same."""
 CHUNK = 16
 """Bytes."""
 
@@ -187,10 +189,11 @@ def _note(
                 continue
             if kind != 4:
                 writer, when = units[at, 0] - 1, units[at, 1]
-                if writer >= 0 and writer != member and writer != own and not (kind == 6 and writer >> 5 == own >> 5):  # noqa: SIM102 (numba compiles it as it is)
+                alone = kind != 7 and (writer == member or writer == own or (kind == 6 and writer >> 5 == own >> 5))  # noqa: SIM109
+                if writer >= 0 and not alone:  # noqa: SIM102 (numba compiles it as it is)
                     if not (
                         block <= writer < block + threads
-                        and (when < since or (writer >> 5 == own >> 5 and when < warp_since))
+                        and (when < since or (kind != 7 and writer >> 5 == own >> 5 and when < warp_since))
                     ):
                         bad[i] |= when >= rows[row, writer]
             if (kind == 0 or kind == 2) and units[at, 5] != 0:  # a strong access does not race with a strong write
@@ -237,12 +240,38 @@ _lock = threading.Lock()
 _made: list[Any] = []
 
 
+class _Integers:
+    """An array as compiled code sees it: elements are read as Python integers, and written modulo its width."""
+
+    def __init__(self, array: Array) -> None:
+        self.array, self.shape = array, array.shape
+        self.ones = (1 << 8 * array.itemsize) - 1
+        self.half = self.ones // 2 + 1 if array.dtype.kind == "i" else 0
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __getitem__(self, at: Any) -> int:
+        return int(self.array[at])
+
+    def __setitem__(self, at: Any, value: int) -> None:
+        self.array[at] = ((value + self.half) & self.ones) - self.half
+
+
+def interpreted(*arguments: Any) -> None:
+    """`_note` in Python, a thousand times slower, where numba is not installed."""
+    count_without_compiler(len(arguments[1]))
+    readable: list[Any] = [_Integers(a) if hasattr(a, "dtype") and a.shape else int(a) for a in arguments]
+    _note(*readable)
+
+
 def compiled() -> Any:
-    """`_note` as machine code, which is compiled once and cached on disk."""
+    """`_note` as machine code, which is compiled once and cached on disk; without numba, in Python."""
+    if not installed("numba"):
+        return interpreted
     with _lock:
         if not _made:
-            import numba
-
+            numba = register_helpers()
             wide = numba.types.Array(numba.int64, 1, "C", readonly=True)
             rows = numba.types.Array(numba.int32, 2, "C", readonly=True)
             units, sets = (numba.types.Array(numba.int32, n, "C") for n in (2, 3))

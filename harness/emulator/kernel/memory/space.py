@@ -242,7 +242,7 @@ class AccessTable:
             return bad
         if count * self.unit < shared_access.CHUNK:
             self._make_parts(offsets // shared_access.CHUNK)
-        if self.exact and kind != shared_access.FOREIGN:
+        if self.exact and kind not in (shared_access.FOREIGN, shared_access.ANYBODY):
             self._make_room(self._slots_for(kind, offsets, count))
         where, by = (np.ascontiguousarray(x, np.int64) for x in (offsets, lanes))
         known = (
@@ -378,6 +378,10 @@ class Shared(AccessTable):
     def written_by_others(self, offsets: Array, size: int, lanes: Array) -> Array:
         """Which accesses read what a warp other than the lane's own wrote, and nothing orders before the lane."""
         return self._note(shared_access.FOREIGN, offsets, size, lanes)
+
+    def written_by_anybody(self, offsets: Array, size: int, lanes: Array) -> Array:
+        """`written_by_others` of the lane's warp, and of another warp that knows the same of all others."""
+        return self._note(shared_access.ANYBODY, offsets, size, lanes)
 
     def note_addresses(self, offsets: Array, size: int) -> None:
         """Record that tcgen05.alloc just wrote addresses of tensor memory (see `unfenced_stores`)."""

@@ -9,7 +9,8 @@ import numpy as np
 
 from ptxdiff.emulator.binding.program import Step
 from ptxdiff.emulator.errors import ExecutionError, MemoryFault
-from ptxdiff.emulator.kernel.async_copy.cp_async import MemoryFrame
+from ptxdiff.emulator.kernel import in_flight
+from ptxdiff.emulator.kernel.in_flight import MemoryFrame, barrier_of, count_arrival, line_of
 from ptxdiff.emulator.kernel.memory.space import CHUNK, Place, tally
 from ptxdiff.emulator.kernel.tcgen05.memory import CELLS, COLUMNS, CORES, SEVERAL, TensorMemory
 from ptxdiff.emulator.numeric.vectorise import Array
@@ -95,7 +96,7 @@ class TensorWork:
     def __init__(self, frame: MemoryFrame, blocks: int) -> None:
         self.frame = frame
         kinds = {s.kind for s in frame.program.steps}
-        self.used = any(kind.startswith("tcgen05") for kind in kinds)
+        self.used = any(s.facts.reaches == "pair" for s in frame.program.steps)
         self.fences = not kinds.isdisjoint({"tcgen05_before", "tcgen05_after"})
         self.memory = TensorMemory(blocks if self.used else 0)
         self.flying: list[Work] = []
@@ -119,7 +120,7 @@ class TensorWork:
 
     def line(self, step: Step) -> int:
         """The line of a step."""
-        return int(self.frame.program.source.position(step.node.offset)[0])
+        return line_of(self.frame, step)
 
     def _missing(self, one: Work) -> str:
         if one.barrier is None:
@@ -300,6 +301,8 @@ class TensorWork:
         memory.note_read(read, who, now, self._since(lane, read, memory.reader, True))
         found = Work(step, lane, written, read)
         self.flying.append(found)
+        if self.frame.observer is not None:
+            self.frame.observer.tensor_issued(step, lane, written, read)
         return found
 
     def _refuse_unordered(self, step: Step, lane: int, cells: Array, role: int, accumulator: int) -> None:
@@ -333,6 +336,8 @@ class TensorWork:
         tally(shared.source_reads, units, 1)
         work.units.append(units.reshape(-1))
         work.offsets.append(offsets)
+        if frame.observer is not None:
+            frame.observer.tensor_reads(step, lane, work.written, offsets)
 
     def reader(self, units: Array) -> str:
         """A description of the operation that still reads some units of shared memory; "" if there is none."""
@@ -385,15 +390,9 @@ class TensorWork:
 
     def _arrive(self, one: Committed) -> None:
         frame = self.frame
-        found = frame.barriers.get(one.barrier)
-        at = one.barrier % frame.shared.size
-        if found is None:
-            text = f"the tcgen05.commit of {frame.who(one.lane)} arrives at an mbarrier at offset {at}, where none is"
-            raise frame.fault(ExecutionError, one.step, text)
-        if found.pending <= 0:
-            text = f"the tcgen05.commit of {frame.who(one.lane)} arrives at the mbarrier at offset {at}, whose phase"
-            raise frame.fault(ExecutionError, one.step, f"{text} takes no more arrivals")
-        found.pending -= 1
+        who = f"the tcgen05.commit of {frame.who(one.lane)} arrives"
+        found = barrier_of(frame, one.step, one.barrier, who)
+        count_arrival(frame, one.step, found, one.barrier, who)
         order, agent = frame.order, self._agent(one.lane)
         now = order.tick()
         released = order.joined(one.released, np.zeros(order.rows.shape[1], np.int32))
@@ -404,10 +403,8 @@ class TensorWork:
 
     def refuse_bound_for(self, step: Step, barrier: int, lane: int) -> None:
         """Raise ExecutionError if a thread invalidates an mbarrier to which a commit under way will report."""
-        for one in self.commits:
-            if one.barrier == barrier:
-                text = f"{self.frame.who(lane)} invalidates the mbarrier to which the tcgen05.commit in line "
-                raise self.frame.fault(ExecutionError, step, f"{text}{self.line(one.step)} has yet to report")
+        work = ((one.barrier, one.step) for one in self.commits)
+        in_flight.refuse_bound_for(self.frame, step, barrier, lane, work, "tcgen05.commit")
 
     def ended(self) -> None:
         """Raise an error if blocks end with operations under way or with allocated columns."""

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 from ptxdiff.emulator.facade import attribute_of
 
 if TYPE_CHECKING:
-    from ptxdiff.emulator.kernel.trace.observers import PRODUCTS, SeenOperand, ThreadStep, ThreadTrace, TooLong
+    from ptxdiff.emulator.kernel.trace.observers import SeenOperand, ThreadStep, ThreadTrace, TooLong
     from ptxdiff.emulator.kernel.trace.origins import LOCAL, SHARED, TENSOR, Focus, Stored, Taken
     from ptxdiff.emulator.kernel.trace.product_origins import WARP
     from ptxdiff.emulator.kernel.trace.thread import Launched, executed_steps, followed, storing_thread
 
 _NAMES = {
     "observers": (
-        "PRODUCTS",
         "SeenOperand",
         "ThreadStep",
         "ThreadTrace",
@@ -43,7 +42,6 @@ _NAMES = {
 
 __all__ = [
     "LOCAL",
-    "PRODUCTS",
     "SHARED",
     "TENSOR",
     "WARP",

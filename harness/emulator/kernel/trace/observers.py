@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from ptxdiff.emulator.binding.program import Program, ReadSlot, Step
+from ptxdiff.emulator.binding.program import ReadSlot, Step
 from ptxdiff.emulator.errors import ExecutionError, PtxError
-from ptxdiff.emulator.kernel.async_copy.bulk_in_flight import Bulk, Coming
-from ptxdiff.emulator.kernel.async_copy.cp_async import Copies
+from ptxdiff.emulator.kernel.async_copy.bulk_in_flight import Coming
+from ptxdiff.emulator.kernel.async_copy.cp_async import Flying
 from ptxdiff.emulator.kernel.async_copy.tensor_maps import TensorMap, rows_of
-from ptxdiff.emulator.kernel.cluster.blocks import ClusterFrame
+from ptxdiff.emulator.kernel.cluster.blocks import frame_of
 from ptxdiff.emulator.kernel.frame import KernelFrame
 from ptxdiff.emulator.kernel.grid import KernelGrid
-from ptxdiff.emulator.kernel.memory.space import Access, Buffer, Place
+from ptxdiff.emulator.kernel.memory.space import Access, Buffer, Place, Shared
+from ptxdiff.emulator.kernel.observer import KernelObserver
 from ptxdiff.emulator.kernel.schedule import KernelScheduler
-from ptxdiff.emulator.kernel.tcgen05.in_flight import NONE, TensorWaits, TensorWork, Work
 from ptxdiff.emulator.kernel.tcgen05.loads import cells_of
 from ptxdiff.emulator.kernel.trace.origins import (
     TENSOR,
@@ -86,7 +86,7 @@ class ThreadStep:
     @property
     def loads(self) -> bool:
         """Whether it reads memory into registers."""
-        return self.memory is not None and self.step.kind in ("ld", "ldu")
+        return self.memory is not None and self.step.facts.memory == "reads"
 
     @property
     def stores(self) -> bool:
@@ -132,51 +132,21 @@ MOST_STEPS = 200_000
 """The most instructions of one thread that are recorded."""
 MOST_TAKEN = 1 << 24
 """The most bytes and elements whose origins are recorded for one thread; each takes about 30 bytes."""
-EXCHANGES = frozenset({"shfl", "vote", "ballot", "match", "redux", "ldmatrix", "movmatrix"})
-"""Kinds of step that give a thread values of other threads of its warp."""
-PRODUCTS = frozenset({"mma", "mma_sp", "mma_scaled"})
 
 
-class Watching:
-    """Observes every step of every block; `begin` announces the block, `active` holds the lanes of the step."""
-
-    frame: KernelFrame
-    active: Array
-
-    def block(self, threads: int) -> int | None:
-        """The only block that is recorded; None for all."""
-        return None
-
-    def begin(self, frame: KernelFrame) -> None:
-        """A block begins."""
-        self.frame = frame
-
-    def enter(self, frame: Frame, step: Step) -> None:
-        """Before a step."""
-
-    def leave(self, frame: Frame, step: Step, executed: bool) -> None:
-        """After it."""
-
-    def loads(self, access: Access, lanes: Array, place: Place) -> None:
-        """Lanes load."""
-
-    def stores(self, step: Step, size: int, lanes: Array, place: Place) -> None:
-        """Lanes store."""
-
-
-class ExecutedSteps(Watching):
+class ExecutedSteps(KernelObserver):
     """The steps that any thread executed."""
 
     def __init__(self) -> None:
         self.steps: set[int] = set()
 
     def leave(self, frame: Frame, step: Step, executed: bool) -> None:
-        """See `Watching`."""
+        """See `KernelObserver`."""
         if executed or step.kind in ("branch", "exit"):  # for these, `executed` says whether lanes jumped
             self.steps.add(id(step))
 
 
-class Notes(Watching):
+class Notes(KernelObserver):
     """The steps of one thread, and the thread that produced each byte. thread: -1 records only the bytes."""
 
     def __init__(self, thread: int) -> None:
@@ -189,13 +159,16 @@ class Notes(Watching):
         self._makers: dict[int, int] = {}
         self._current: ThreadStep | None = None
         self._taken, self._matrices = 0, 0
+        self._box: tuple[Any, Array] | None = None
+        """The box that a bulk copy has read, and is issued next."""
+        self._reduced: dict[int, CopyTaken] = {}
 
     def block(self, threads: int) -> int | None:
-        """See `Watching`: the block of the thread; None if all blocks are recorded."""
+        """See `KernelObserver`: the block of the thread; None if all blocks are recorded."""
         return None if self.thread < 0 else self.thread // threads
 
     def begin(self, frame: KernelFrame) -> None:
-        """See `Watching`."""
+        """See `KernelObserver`."""
         super().begin(frame)
         self.time = frame.first << 32  # the same whether the blocks before it ran or not
         first = frame.first * frame.grid.threads
@@ -232,7 +205,8 @@ class Notes(Watching):
                 reads = [*(self._written(frame, w.slot) for w in step.destinations if w.slot >= 0), reads[-1]]
         text = _guard(frame, step) + source.statement(step.node.offset)
         self._current = ThreadStep(len(self.steps), self.time, step, line, text, tuple(reads), executed=executed)
-        if step.kind in EXCHANGES:
+        facts = step.facts
+        if facts.exchanges == "operands" and not facts.product:
             self._current.warp = tuple(self._warp(r) for r in step.sources)
         if executed:
             self._products(step)
@@ -242,9 +216,9 @@ class Notes(Watching):
         """What a product, or a load from tensor memory, takes from elsewhere."""
         assert self._current is not None
         frame, lane = self.frame, self.lane
-        if step.kind in PRODUCTS:
+        if step.facts.product == "warp":
             self._current.takes.append(of_warp(frame, step, lane, self.time))
-        elif step.kind == "wgmma":
+        elif step.facts.product == "warpgroup":
             self.count(step, 64 * step.detail.a.k + step.detail.b.rows * step.detail.b.k)
             self._current.takes.append(of_warpgroup(frame, self.origins, step, lane, self.time))
         elif step.kind in ("tcgen05_ld", "tcgen05_ld_red"):
@@ -328,7 +302,7 @@ class Notes(Watching):
     # memory ------------------------------------------------------------------------------------------------------
 
     def loads(self, access: Access, lanes: Array, place: Place) -> None:
-        """See `Watching`."""
+        """See `KernelObserver`."""
         if self._current is None:
             return
         if self._current.step.kind == "ldmatrix":
@@ -358,7 +332,7 @@ class Notes(Watching):
             current.takes.append(RegistersTaken({self.frame.program.registers[writer.slot].name: taken}))
 
     def stores(self, step: Step, size: int, lanes: Array, place: Place) -> None:
-        """See `Watching`."""
+        """See `KernelObserver`."""
         if self.lane < 0 and not isinstance(place.region, Buffer):
             return  # this block's own memory is not recorded
         if step.kind == "stmatrix":
@@ -388,7 +362,7 @@ class Notes(Watching):
             self._current.takes.append(OperandTaken(name, mine - first, number, values, self.thread, self.time))
 
     def updates(self, step: Step, access: Access, lanes: Array, place: Place, element: int, old: list[int]) -> None:
-        """Record that lanes update memory one after the other. old: the value that each found."""
+        """See `KernelObserver`."""
         if self.lane < 0 and not isinstance(place.region, Buffer):
             return
         size, threads = access.width // 8, self.numbers(lanes)
@@ -432,10 +406,118 @@ class Notes(Watching):
         self._current.memory = (name, offset - first, size)
         self._current.data = place.region.bytes[offset : offset + size].tobytes()
 
+    def copies_issued(self, copies: Flying) -> None:
+        """See `KernelObserver`. The bytes belong to the threads that issued the copies, when they complete."""
+        size, shared = copies.access.size, self.frame.shared
+        places = copies.place.offsets[:, None] + np.arange(size)
+        self.origins.expect(shared, places, self.numbers(copies.lanes)[:, None], self.time)
+        own = np.flatnonzero(copies.lanes == self.lane)
+        if not len(own):
+            return
+        step, (_, what) = copies.step, copies.step.detail
+        copied = what.size
+        if len(step.sources) > 2:
+            size_or_predicate = self._value(step.sources[2], self.lane)
+            ignored = step.sources[2].width == 1
+            copied = (0 if size_or_predicate else what.size) if ignored else size_or_predicate
+        source = self._bytes_at(self._value(step.sources[1], self.lane) + what.displacement, what.size)
+        sources = np.full(what.size, -1) if source is None else np.where(np.arange(what.size) < copied, source[1], -1)
+        region = shared if source is None else source[0]
+        data = np.ascontiguousarray(np.stack(copies.values, 1)[int(own[0])]).view(np.uint8)
+        self.copied(step, self.lane, shared, places[int(own[0])], region, sources, data)
+
+    def landed(self, shared: Shared, places: Array) -> None:
+        """See `KernelObserver`."""
+        self.origins.arrive(shared, places.reshape(-1))
+
+    def box_read(self, step: Step, tensor: TensorMap, lane: int, corner: list[int]) -> None:
+        """See `KernelObserver`."""
+        self._box = self._box_of(step, tensor, lane, corner) if self.step_of(lane) is not None else None
+
+    def _box_of(self, step: Step, tensor: TensorMap, lane: int, corner: list[int]) -> tuple[Any, Array]:
+        """The place in the tensor's buffer of each byte of a box; -1 if it lies outside."""
+        address, inside, low, high = rows_of(tensor, corner)
+        sources = np.full((len(address), tensor.box[0] * tensor.size), -1)
+        if not inside.any():
+            return self.frame.shared, sources.reshape(-1)
+        buffer, where = self.frame.bulk.where(step, tensor, lane, address[inside], low, high)
+        sources[np.flatnonzero(inside), low * tensor.size : high * tensor.size] = where
+        return buffer, sources.reshape(-1)
+
+    def bulk_issued(self, coming: Coming) -> None:
+        """See `KernelObserver`. The bytes belong to the thread that issued the copy, when it completes."""
+        frame, step, lane = self.frame, coming.step, coming.lane
+        places = (coming.offsets[:, None] + np.arange(coming.size)).reshape(-1)
+        self.origins.expect(frame.shared, places, self.numbers(lane), self.time)
+        current = self.step_of(lane)
+        if current is None or step.facts.proxy != "async":  # registers are the source
+            return
+        region, sources = self._box or (frame.shared, np.full(len(places), -1))
+        if coming.source is not None:
+            sources = (coming.source[:, None] + np.arange(16)).reshape(-1)
+        elif step.kind == "bulk_load":
+            first = self._value(step.sources[1], lane) + step.detail.what
+            region, sources = self._bytes_at(first, len(places)) or (region, sources)
+        data = np.ascontiguousarray(coming.data).reshape(-1).view(np.uint8)
+        self.copied(step, lane, frame.shared, places, region, sources, data.copy())
+        if coming.update is not None:
+            taken = current.takes[-1]
+            assert isinstance(taken, CopyTaken)
+            self._reduced[id(coming)] = taken
+
+    def bulk_lands(self, coming: Coming) -> None:
+        """See `KernelObserver`."""
+        if (taken := self._reduced.pop(id(coming), None)) is not None:
+            shared = self.frame.shared
+            places = (coming.offsets[:, None] + np.arange(coming.size)).reshape(-1)
+            taken.old, taken.before = self.origins.of(shared, places), shared.bytes[places]
+
+    def box_leaves(self, step: Step, tensor: TensorMap, lane: int, corner: list[int], start: int) -> None:
+        """See `KernelObserver`."""
+        chunks = self.frame.bulk.chunks_at(step, tensor, lane, start)
+        from_shared = (chunks[:, None] + np.arange(16)).reshape(-1)
+        buffer, to = self._box_of(step, tensor, lane, corner)
+        inside = to >= 0
+        self._leaves(step, lane, (buffer, to[inside]), from_shared[inside])
+
+    def bytes_leave(self, step: Step, lane: int, offsets: Array) -> None:
+        """See `KernelObserver`. Boxes are recorded by `box_leaves`."""
+        if step.kind != "bulk_store":
+            return
+        size = 16 * len(offsets)
+        to = self._bytes_at(self._value(step.sources[0], lane) + step.detail.to, size)
+        if to is None:
+            return  # the run will stop at this step
+        mask = self._value(step.sources[3], lane) if step.detail.masked else 0xFFFF
+        chosen = np.tile((mask >> np.arange(16)) & 1, size // 16) != 0
+        from_shared = (offsets[:, None] + np.arange(16)).reshape(-1)
+        reduces = step.detail.update is not None
+        self._leaves(step, lane, (to[0], to[1][chosen]), from_shared[chosen], reduces)
+
+    def _leaves(self, step: Step, lane: int, to: tuple[Any, Array], from_shared: Array, reduces: bool = False) -> None:
+        """Record a bulk copy from shared memory to places of a buffer, before it is made."""
+        (buffer, places), shared = to, self.frame.shared
+        self.copied(step, lane, buffer, places, shared, from_shared, shared.bytes[from_shared])
+        if reduces and (current := self.step_of(lane)) is not None:
+            taken = current.takes[-1]
+            assert isinstance(taken, CopyTaken)
+            taken.old, taken.before = self.origins.of(buffer, places), buffer.bytes[places]
+        self.origins.note(buffer, places, self.numbers(lane), self.time)
+
+    def _value(self, reader: ReadSlot, lane: int) -> int:
+        """The value of an operand in a lane."""
+        value, _ = self.frame.read(reader)
+        return int(np.broadcast_to(value, (self.frame.lanes,))[lane])
+
+    def _bytes_at(self, address: int, size: int) -> tuple[Buffer, Array] | None:
+        """The places of some bytes in global memory; None if no buffer contains them."""
+        buffer = self.frame.grid.memory.find(address)
+        return None if buffer is None else (buffer, address - buffer.base + np.arange(size))
+
     # tensor cores ------------------------------------------------------------------------------------------------
 
-    def issued(self, step: Step, lane: int, written: Array, read: Array) -> None:
-        """Record that a lane issues work to the tensor cores, which is done later."""
+    def tensor_issued(self, step: Step, lane: int, written: Array, read: Array) -> None:
+        """See `KernelObserver`. The cells belong to the thread that issues the work, which is done later."""
         memory, current = self.frame.tensor.memory, self.step_of(lane)
         self.product = None
         if current is not None and step.kind == "tcgen05_mma":
@@ -447,8 +529,8 @@ class Notes(Watching):
             current.takes.append(CopyTaken(TENSOR, written, memory.words[read], self.origins.of(memory, read)))
         self.origins.note(memory, written, self.numbers(lane), self.time)
 
-    def read_shared(self, step: Step, lane: int, written: Array, offsets: Array) -> None:
-        """Record that tensor cores, working for a lane, read chunks of shared memory."""
+    def tensor_reads(self, step: Step, lane: int, written: Array, offsets: Array) -> None:
+        """See `KernelObserver`."""
         current, shared = self.step_of(lane), self.frame.shared
         if current is None:
             return
@@ -477,242 +559,18 @@ def _guard(frame: Frame, step: Step) -> str:
     return f"@{'!' if step.guard_negated else ''}{frame.program.registers[step.guard].name} "
 
 
-class NotedFrame(KernelFrame):
-    """A frame that reports its accesses to `notes`."""
+def observed(grid: KernelGrid, first: int, blocks: int, observer: KernelObserver) -> KernelScheduler:
+    """The scheduler of some blocks whose steps, memory and asynchronous work report to an observer."""
+    frame = frame_of(grid, first, blocks)
+    scheduler = KernelScheduler(grid.program, frame)
+    frame.observer = scheduler.observer = observer
+    observer.begin(frame)
+    other = scheduler.watch
 
-    notes: Watching
+    def watch(step: Step, active: Array) -> None:
+        observer.active = active
+        if other is not None:
+            other(step, active)
 
-    def __init__(self, grid: KernelGrid, first: int, blocks: int) -> None:
-        super().__init__(grid, first, blocks)
-        self.copies, self.bulk = _NotedCopies(self), _NotedBulk(self)
-        self.tensor = _NotedTensorWork(self, blocks)
-        self.tensor_waits = TensorWaits(self, self.tensor)
-
-    @property
-    def noting(self) -> Notes | None:
-        """The notes on a thread; None if only executed steps are recorded."""
-        return self.notes if isinstance(self.notes, Notes) else None
-
-    def value(self, reader: ReadSlot, lane: int) -> int:
-        """The value of an operand in a lane."""
-        found, _ = self.read(reader)
-        return int(np.broadcast_to(found, (self.lanes,))[lane])
-
-    def _load(self, step: Step, access: Access, lanes: Array, place: Place) -> tuple[list[Array], list[Array | None]]:
-        found = super()._load(step, access, lanes, place)
-        self.notes.loads(access, lanes, place)
-        return found
-
-    def _store(
-        self, step: Step, access: Access, lanes: Array, place: Place, values: list[Array], masks: list[Array | None]
-    ) -> None:
-        super()._store(step, access, lanes, place, values, masks)
-        self.notes.stores(step, access.size, lanes, place)
-
-    def atomic(
-        self, step: Step, access: Access, lanes: Array, places: list[Place], columns: Any, update: Any, element: int = 0
-    ) -> list[int]:
-        """See `KernelFrame`."""
-        old = super().atomic(step, access, lanes, places, columns, update, element)
-        if self.noting is not None:
-            for place in places:
-                part = np.arange(len(lanes)) if place.part is None else place.part
-                found = [old[k] for k in part.tolist()]
-                self.noting.updates(step, access, lanes[part], place, element, found)
-        return old
-
-    def land(
-        self, access: Access, lanes: Array, place: Place, values: list[Array], masks: list[Array | None],
-        agent: int = -1,
-    ) -> None:  # fmt: skip
-        """See `KernelFrame`."""
-        super().land(access, lanes, place, values, masks, agent)
-        if self.noting is not None:
-            self.noting.origins.arrive(self.shared, place.offsets[:, None] + np.arange(access.size))
-
-    def bytes_of_lane(self, address: int, size: int) -> tuple[Buffer, Array] | None:
-        """The places of some bytes in global memory; None if no buffer contains them."""
-        buffer = self.grid.memory.find(address)
-        return None if buffer is None else (buffer, address - buffer.base + np.arange(size))
-
-
-class NotedClusterFrame(NotedFrame, ClusterFrame):
-    """A `NotedFrame` for a cluster of blocks."""
-
-
-class _NotedCopies(Copies):
-    """cp.async: its bytes belong to the thread that issued it, when the copy completes."""
-
-    frame: NotedFrame
-
-    def issue(self, step: Step, active: Array | None) -> None:
-        """See `Copies`."""
-        before = len(self.flying)
-        super().issue(step, active)
-        notes = self.frame.noting
-        for flying in self.flying[before:] if notes is not None else ():
-            assert notes is not None
-            size, shared = flying.access.size, self.frame.shared
-            places = flying.place.offsets[:, None] + np.arange(size)
-            notes.origins.expect(shared, places, notes.numbers(flying.lanes)[:, None], notes.time)
-            own = np.flatnonzero(flying.lanes == notes.lane)
-            if len(own):
-                self._note(notes, step, int(own[0]), places, np.stack(flying.values, 1))
-
-    def _note(self, notes: Notes, step: Step, at: int, places: Array, values: Array) -> None:
-        frame, lane, (_, what) = self.frame, notes.lane, step.detail
-        copied = what.size
-        if len(step.sources) > 2:
-            said = frame.value(step.sources[2], lane)
-            copied = (0 if said else what.size) if step.sources[2].width == 1 else said
-        found = frame.bytes_of_lane(frame.value(step.sources[1], lane) + what.displacement, what.size)
-        sources = np.full(what.size, -1) if found is None else np.where(np.arange(what.size) < copied, found[1], -1)
-        region = frame.shared if found is None else found[0]
-        data = np.ascontiguousarray(values[at]).view(np.uint8)
-        notes.copied(step, lane, frame.shared, places[at], region, sources, data)
-
-
-class _NotedBulk(Bulk):
-    """Bulk copies: their bytes belong to the thread that issued them, when the copies complete."""
-
-    frame: NotedFrame
-
-    def __init__(self, frame: NotedFrame) -> None:
-        super().__init__(frame)
-        self._box: tuple[Any, Array] | None = None
-        self._reduced: dict[int, CopyTaken] = {}
-
-    # to shared memory: a box of a tensor, bytes of global or shared memory, or registers
-
-    def _read(self, step: Step, found: TensorMap, lane: int, corner: list[int]) -> tuple[Array, Array | None]:
-        self._box = None
-        data = super()._read(step, found, lane, corner)
-        if self.frame.noting is not None and self.frame.noting.step_of(lane) is not None:
-            region, sources = self._sources(step, found, lane, corner)
-            self._box = (region, sources)
-        return data
-
-    def _sources(self, step: Step, found: TensorMap, lane: int, corner: list[int]) -> tuple[Any, Array]:
-        """The place in the tensor's buffer of each byte of a box; -1 if it lies outside."""
-        address, inside, low, high = rows_of(found, corner)
-        sources = np.full((len(address), found.box[0] * found.size), -1)
-        if not inside.any():
-            return self.frame.shared, sources.reshape(-1)
-        buffer, where = self._where(step, found, lane, address[inside], low, high)
-        sources[np.flatnonzero(inside), low * found.size : high * found.size] = where
-        return buffer, sources.reshape(-1)
-
-    def issue(self, coming: Coming) -> None:
-        """See `Bulk`."""
-        super().issue(coming)
-        notes, frame, step, lane = self.frame.noting, self.frame, coming.step, coming.lane
-        if notes is None:
-            return
-        places = (coming.offsets[:, None] + np.arange(coming.size)).reshape(-1)
-        notes.origins.expect(frame.shared, places, notes.numbers(lane), notes.time)
-        current = notes.step_of(lane)
-        if current is None or step.kind in ("bulk_st", "bulk_red"):  # for these, the registers are the source
-            return
-        region, sources = self._box or (frame.shared, np.full(len(places), -1))
-        if coming.source is not None:
-            sources = (coming.source[:, None] + np.arange(16)).reshape(-1)
-        elif step.kind == "bulk_load":
-            first = frame.value(step.sources[1], lane) + step.detail.what
-            found = frame.bytes_of_lane(first, len(places))
-            region, sources = found or (region, sources)
-        data = np.ascontiguousarray(coming.data).reshape(-1).view(np.uint8)
-        notes.copied(step, lane, frame.shared, places, region, sources, data.copy())
-        if coming.update is not None:
-            taken = current.takes[-1]
-            assert isinstance(taken, CopyTaken)
-            self._reduced[id(coming)] = taken
-
-    def _write(self, one: Coming) -> None:
-        notes, shared = self.frame.noting, self.frame.shared
-        places = (one.offsets[:, None] + np.arange(one.size)).reshape(-1)
-        if notes is not None and (taken := self._reduced.pop(id(one), None)) is not None:
-            taken.old, taken.before = notes.origins.of(shared, places), shared.bytes[places]
-        super()._write(one)
-        if notes is not None:
-            notes.origins.arrive(shared, places)
-
-    # from shared memory
-
-    def store(self, step: Step, found: TensorMap, lane: int, corner: list[int], start: int) -> None:
-        """See `Bulk`."""
-        frame, notes = self.frame, self.frame.noting
-        if notes is not None:
-            block, offset = frame.destination(step, lane, start)
-            chunks = self._chunks(step, found, lane, offset, block)
-            from_shared = (chunks[:, None] + np.arange(16)).reshape(-1)
-            buffer, to = self._sources(step, found, lane, corner)
-            inside = to >= 0
-            _leaves(notes, step, lane, (buffer, to[inside]), (frame.shared, from_shared[inside]))
-        super().store(step, found, lane, corner, start)
-
-    def refuse_source(self, step: Step, lane: int, offsets: Array) -> None:
-        """See `Bulk`. A copy of bytes calls it first, before it writes anything."""
-        super().refuse_source(step, lane, offsets)
-        notes, frame = self.frame.noting, self.frame
-        if notes is None or step.kind != "bulk_store":
-            return
-        size = 16 * len(offsets)
-        found = frame.bytes_of_lane(frame.value(step.sources[0], lane) + step.detail.to, size)
-        if found is None:
-            return  # the run will stop at this step
-        mask = frame.value(step.sources[3], lane) if step.detail.masked else 0xFFFF
-        chosen = np.tile((mask >> np.arange(16)) & 1, size // 16) != 0
-        from_shared = (offsets[:, None] + np.arange(16)).reshape(-1)
-        reduces = step.detail.update is not None
-        _leaves(notes, step, lane, (found[0], found[1][chosen]), (frame.shared, from_shared[chosen]), reduces)
-
-
-def _leaves(
-    notes: Notes, step: Step, lane: int, to: tuple[Any, Array], found: tuple[Any, Array], reduces: bool = False
-) -> None:
-    """Record a bulk copy from shared memory to places of a buffer, before it is made."""
-    buffer, places = to
-    notes.copied(step, lane, buffer, places, *found, found[0].bytes[found[1]])
-    if reduces and (current := notes.step_of(lane)) is not None:
-        taken = current.takes[-1]
-        assert isinstance(taken, CopyTaken)
-        taken.old, taken.before = notes.origins.of(buffer, places), buffer.bytes[places]
-    notes.origins.note(buffer, places, notes.numbers(lane), notes.time)
-
-
-class _NotedTensorWork(TensorWork):
-    """Tensor cores: the cells that they write belong to the thread that issued the work."""
-
-    frame: NotedFrame
-
-    def issue(
-        self, step: Step, lane: int, written: Array, read: Array = NONE, accumulator: tuple[int, ...] = ()
-    ) -> Work:
-        """See `TensorWork`."""
-        found = super().issue(step, lane, written, read, accumulator)
-        if self.frame.noting is not None:
-            self.frame.noting.issued(step, lane, written, read)
-        return found
-
-    def read_shared(self, work: Work, offsets: Array) -> None:
-        """See `TensorWork`."""
-        super().read_shared(work, offsets)
-        if self.frame.noting is not None:
-            self.frame.noting.read_shared(work.step, work.lane, work.written, offsets)
-
-
-class NotedScheduler(KernelScheduler):
-    """A scheduler whose observer knows which lanes run a step."""
-
-    def __init__(self, program: Program, frame: NotedFrame, notes: Watching) -> None:
-        super().__init__(program, frame)
-        frame.notes = self.observer = notes
-        notes.begin(frame)
-        promised = self.watch
-
-        def watch(step: Step, active: Array) -> None:
-            notes.active = active
-            if promised is not None:
-                promised(step, active)
-
-        self.watch = watch
+    scheduler.watch = watch
+    return scheduler

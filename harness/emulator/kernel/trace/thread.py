@@ -16,20 +16,18 @@ import numpy as np
 
 from ptxdiff.emulator.errors import PtxError
 from ptxdiff.emulator.kernel.block_orders import take_turns
-from ptxdiff.emulator.kernel.cluster.blocks import in_clusters
 from ptxdiff.emulator.kernel.grid import KernelGrid
 from ptxdiff.emulator.kernel.kernel import Kernel
 from ptxdiff.emulator.kernel.memory.space import Buffer
+from ptxdiff.emulator.kernel.observer import KernelObserver
 from ptxdiff.emulator.kernel.run import ORDERED, judging_of
+from ptxdiff.emulator.kernel.schedule import KernelScheduler
 from ptxdiff.emulator.kernel.trace.observers import (
     ExecutedSteps,
-    NotedClusterFrame,
-    NotedFrame,
-    NotedScheduler,
     Notes,
     ThreadTrace,
     TooLong,
-    Watching,
+    observed,
 )
 from ptxdiff.emulator.kernel.trace.origins import Stored
 from ptxdiff.emulator.limits import KERNEL_SECONDS, Deadline
@@ -81,12 +79,12 @@ def followed(launch: Launched, thread: int, limit: float | None = KERNEL_SECONDS
     return trace
 
 
-def _ended(_: int, scheduler: NotedScheduler) -> bool:
+def _ended(_: int, scheduler: KernelScheduler) -> bool:
     scheduler.run()
     return not scheduler.paused
 
 
-def _run(launch: Launched, notes: Watching, limit: float | None) -> None:
+def _run(launch: Launched, notes: KernelObserver, limit: float | None) -> None:
     """Run all blocks, one cluster after the other; of blocks without clusters only those that `notes` asks for.
 
     Blocks that communicate run together, as in `run_kernel` in the usual order. A kernel that cancels launches
@@ -101,8 +99,7 @@ def _run(launch: Launched, notes: Watching, limit: float | None) -> None:
     alone = notes.block(grid.threads) if not (grid.synchronises or reduces or grid.launches) else None
     if (judging := judging_of(launch.kernel, total * grid.threads, cluster)) and total * grid.threads <= ORDERED:
         grid.judging = "ordered" if judging and total > 1 else ""
-        frame = NotedFrame(grid, 0, total)
-        scheduler = NotedScheduler(grid.program, frame, notes)
+        scheduler = observed(grid, 0, total, notes)
         scheduler.pauses = True
         take_turns([0], lambda _: scheduler, _ended, lambda *_: None, 1, lambda: grid.changes)
         return
@@ -110,5 +107,4 @@ def _run(launch: Launched, notes: Watching, limit: float | None) -> None:
     if grid.launches is not None:
         clusters = (first * size for first, _ in grid.launches.waves(1))
     for first in clusters:
-        frame = (NotedClusterFrame if in_clusters(grid) else NotedFrame)(grid, first, size)
-        NotedScheduler(grid.program, frame, notes).run()
+        observed(grid, first, size, notes).run()

@@ -369,13 +369,24 @@ def _bind_warp_barrier(builder: Builder, node: Instruction, bound: Bound) -> Ste
     return Step("warp_barrier", node, bound, (reader,))
 
 
-@runs("warp_barrier")
-def _run_warp_barrier(frame: KernelFrame, step: Step, active: Array | None) -> None:
-    members = _members(frame, step, step.sources[0], active)
-    whole: Array = np.asarray((members | frame.gone.reshape(-1, 32)).all(axis=1) & members.any(axis=1))
-    given = _whole(frame, frame.read(step.sources[0])[0])
-    everyone = (members * _BITS).sum(axis=1, dtype=np.uint32)[:, None]
-    whole &= np.asarray((~members | (given & everyone == everyone)).all(axis=1))
+def membership(frame: KernelFrame, step: Step, reader: ReadSlot, active: Array | None) -> Array:
+    """The membership mask of each lane, as a table of warps x 32. Raises ExecutionError as exchanges do."""
+    _members(frame, step, reader, active)
+    return _whole(frame, frame.read(reader)[0])
+
+
+def bits_of(lanes: Array) -> Array:
+    """A mask of lanes as one word for each warp."""
+    words: Array = (lanes.reshape(-1, 32) * _BITS).sum(axis=1, dtype=np.uint32)
+    return words
+
+
+def meet_in_warps(frame: KernelFrame, lanes: Array, masks: Array) -> None:
+    """Order lanes that meet at bar.warp.sync: in each warp those with equal membership masks."""
+    members, given = lanes.reshape(-1, 32), masks.reshape(-1, 32)
+    everyone = bits_of(lanes)[:, None]
+    whole = (members | frame.gone.reshape(-1, 32)).all(axis=1) & members.any(axis=1)
+    whole &= (~members | (given & everyone == everyone)).all(axis=1)
     if whole.any():
         frame.order.meet_warps((members & whole[:, None]).reshape(-1))
     for warp in np.flatnonzero(members.any(axis=1) & ~whole).tolist():

@@ -22,7 +22,7 @@ import numpy as np
 
 from ptxdiff.emulator.binding.program import Program, Step
 from ptxdiff.emulator.errors import ExecutionError, MemoryFault
-from ptxdiff.emulator.kernel.async_copy.cp_async import MemoryFrame
+from ptxdiff.emulator.kernel.in_flight import Groups, MemoryFrame, line_of
 from ptxdiff.emulator.kernel.memory.space import CHUNK, Access, Place, tally
 from ptxdiff.emulator.numeric.vectorise import Array
 
@@ -85,14 +85,14 @@ def watched(program: Program) -> frozenset[int]:
 
 
 class Promises:
-    """The products of a frame's warpgroups. `committed`: how many groups each has closed."""
+    """The products of a frame's warpgroups, with groups of each."""
 
     def __init__(self, frame: MemoryFrame) -> None:
         self.frame = frame
         self.given: list[Promise] = []
         self.slots = watched(frame.program)
-        self.committed = np.zeros(-(-frame.lanes // 128), np.int64)
-        self._fenced = np.zeros(len(self.committed), np.bool_)
+        self.groups = Groups(-(-frame.lanes // 128))
+        self._fenced = np.zeros(len(self.groups.closed), np.bool_)
         self._touched: dict[int, Array] = {}
         self._busy: dict[int, list[Promise]] = {}
 
@@ -138,20 +138,13 @@ class Promises:
         group = next(int(g) for g in promise.owners(slot) if active.reshape(-1, 128)[g].any())
         lane = group * 128 + int(np.flatnonzero(active.reshape(-1, 128)[group])[0])
         name = self.frame.program.registers[slot].name
-        text = f"{self.frame.who(lane)} {verb} {name}, which the wgmma in line {self._line(promise)} "
+        text = f"{self.frame.who(lane)} {verb} {name}, which the wgmma in line {line_of(self.frame, promise.step)} "
         text += "reads" if slot in promise.inputs else "is still to write"
         return self.frame.fault(ExecutionError, step, text + self._missing(promise, group))
 
     def _missing(self, promise: Promise, group: int) -> str:
         """The missing instructions, in words."""
-        at = int(promise.number[list(promise.groups).index(group)])
-        if at >= self.committed[group]:
-            return ": wgmma.commit_group and wgmma.wait_group must come first"
-        behind = int(self.committed[group]) - at - 1
-        return f": wgmma.wait_group {behind} (or less) must come first"
-
-    def _line(self, promise: Promise) -> int:
-        return int(self.frame.program.source.position(promise.step.node.offset)[0])
+        return self.groups.missing(group, int(promise.number[list(promise.groups).index(group)]), "wgmma")
 
     # order -----------------------------------------------------------------------------------------------
 
@@ -164,7 +157,7 @@ class Promises:
             text = f"{frame.who(lane)} issues its first wgmma without a wgmma.fence before it"
             raise frame.fault(ExecutionError, step, text)
         results, inputs = tuple(w.slot for w in step.destinations), elements_of_a(step, count)
-        issuing = np.zeros(len(self.committed), np.bool_)
+        issuing = np.zeros(len(self.groups.closed), np.bool_)
         issuing[groups] = True
         active = np.repeat(issuing, 128)[: frame.lanes]
         kept = {id(p): self._keeps(p, step, results, inputs) for p in self.given}
@@ -207,11 +200,12 @@ class Promises:
         units = shared.units(flat, 16)
         if frame.grid.races:
             self._refuse_unfenced(step, lanes, flat, units)
-            # Where all four know the same, the second warp finds what the first one wrote.
+            # Where all four warps know the same, the second finds what the first one wrote, and one check finds both.
             order, of_warps = frame.order, promise.groups[:, None] * 128 + 32 * np.arange(4)
             known = order.row[of_warps], order.block_time[of_warps]
             alike = all((one == one[:, :1]).all() for one in known)
-            for warp in range(2 if alike else 4):
+            suspect = not alike or shared.written_by_anybody(flat, 16, lanes).any()
+            for warp in range(2 if alike else 4) if suspect else ():
                 some = lanes + 32 * warp
                 bad = shared.written_by_others(flat, 16, some)
                 if bad.any():
@@ -261,7 +255,7 @@ class Promises:
             for number, group in enumerate(promise.groups.tolist()):
                 if any(np.isin(u[number], units[at]).any() for u in promise.units):
                     text = f"race: {self.frame.who(lane)} writes to shared memory at offset {offset}, which the wgmma "
-                    text += f"in line {self._line(promise)} still reads"
+                    text += f"in line {line_of(self.frame, promise.step)} still reads"
                     raise self.frame.fault(MemoryFault, step, text + self._missing(promise, group))
         text = f"race: {self.frame.who(lane)} writes to shared memory at offset {offset}, which "
         raise self.frame.fault(MemoryFault, step, text + self.frame.reader(units[at]))
@@ -271,25 +265,28 @@ class Promises:
     def give(self, promise: Promise) -> None:
         """Record that a product has been issued."""
         self.given.append(promise)
-        self._listed()
+        self._list(promise)
 
     def _listed(self) -> None:
         self._busy = {}
         for promise in self.given:
-            for slot in {*promise.results, *promise.inputs, *promise.copies}:
-                self._busy.setdefault(slot, []).append(promise)
+            self._list(promise)
+
+    def _list(self, promise: Promise) -> None:
+        for slot in {*promise.results, *promise.inputs, *promise.copies}:
+            self._busy.setdefault(slot, []).append(promise)
 
     def commit(self, groups: Array) -> None:
         """Close the group of each warpgroup's products since its last one."""
-        self.committed[groups] += 1
+        self.groups.commit(groups)
 
     def wait(self, left: int, groups: Array) -> None:
         """Complete all groups of each warpgroup except its last `left`."""
-        mine = np.zeros(len(self.committed), np.bool_)
+        mine = np.zeros(len(self.groups.closed), np.bool_)
         mine[groups] = True
         staying = []
         for promise in self.given:
-            ready = mine[promise.groups] & (promise.number < self.committed[promise.groups] - left)
+            ready = mine[promise.groups] & self.groups.over(promise.groups, promise.number, left)
             if ready.any():
                 self._complete(promise, ready)
             if not ready.all():
@@ -307,11 +304,16 @@ class Promises:
         if not self.frame.grid.races or not promise.units:
             return
         # Any thread of the warpgroup hands on that the products have read: CUTLASS lets one thread release a buffer.
-        for number in np.flatnonzero(ready).tolist():
-            lane = int(promise.groups[number]) * 128
-            agent = order.agent(("warpgroup", lane % order.team))
+        lanes = promise.groups[ready] * 128
+        agents = np.array([order.agent(("warpgroup", lane)) for lane in (lanes % order.team).tolist()])
+        for agent in np.unique(agents).tolist():
+            some, first = ready.copy(), lanes[agents == agent]
+            some[ready] = agents == agent
             for offsets in promise.offsets:
-                shared.note_finished_read(offsets[number], 16, np.full(offsets.shape[1], lane), agent)
+                read = offsets[some]
+                shared.note_finished_read(read.reshape(-1), 16, np.repeat(first, read.shape[1]), agent)
+        now = order.tick()
+        for lane, agent in zip(lanes.tolist(), agents.tolist(), strict=True):
             times = np.zeros(order.rows.shape[1], np.int32)
-            times[agent] = order.tick()
+            times[agent] = now
             order.acquire(np.arange(lane, lane + 128), times)

@@ -163,7 +163,7 @@ def _run_wgmma(frame: KernelFrame, step: Step, active: Array | None) -> None:
     warps = (groups[:, None] * 4 + np.arange(4)).reshape(-1)
     lanes = (warps[:, None] * 32 + np.arange(32)).reshape(-1)
     frame.promises.before(step, groups, product.count)
-    promise = Promise(step, groups, frame.promises.committed[groups].copy(), product.count)
+    promise = Promise(step, groups, frame.promises.groups.open(groups), product.count)
     scale = _uniform(frame, step, step.sources[-1], groups, "scale-d") != 0
     d_readers, rest = step.sources[: product.count], step.sources[product.count : -2]
     where = None

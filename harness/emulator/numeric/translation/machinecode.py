@@ -78,6 +78,11 @@ class _Processor:
 _processor = functools.cache(_Processor)
 
 
+def identity() -> tuple[str, ...]:
+    """What decides the machine code of a module beside its text: the processor, LLVM and its options."""
+    return _processor().identity()
+
+
 _loaded: dict[str, Any] = {}
 
 

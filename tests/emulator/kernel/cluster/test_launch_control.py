@@ -135,8 +135,11 @@ def changed(old: str, new: str, grid: tuple[int, ...] = (8,), loop: list[str] | 
         (LEAVE, "@%p3 bra on; mov.u32 %x, 0; on:", ExecutionError, "its block has seen a request fail"),
         (READ, "mov.b128 %q, {%rd1, %rd1};", ExecutionError, "16 bytes that no clusterlaunchcontrol.try_cancel"),
         (FIRST, "ld.shared.b32 %x, [response];", MemoryFault, "out of bounds"),
+        ("@%first clusterlaunch", "@%first st.shared.b32 [response], %t; @%first clusterlaunch", MemoryFault,
+         "copies to shared memory .* which a thread wrote, and no fence.proxy.async"),
     ],
-    ids=["wait", "barrier", "phase", "bytes", "expect", "test", "one thread", "after failure", "other bits", "raw"],
+    ids=["wait", "barrier", "phase", "bytes", "expect", "test", "one thread", "after failure", "other bits", "raw",
+         "proxy"],
 )  # fmt: skip
 def test_mistakes_are_reported(old: str, new: str, kind: type[PtxError], words: str) -> None:
     with pytest.raises(kind, match=words):

@@ -46,6 +46,39 @@ def test_wrong_barriers_of_a_grid_are_found(name):
         run_kernel(text, buffers, (8,), num_threads=64)
 
 
+ROUNDS = """
+    shl.b32 i, b, 2;
+    cvt.u64.u32 at, i;
+    add.u64 d, d, at;
+    add.u64 o, o, at;
+    @!q ret;
+    st.global.u32 [d], 7;
+    {arrival}.add.u32 [f], 1;
+FIRST:
+    ld.acquire.gpu.global.u32 w, [f];
+    setp.lt.u32 p, w, n;
+    @p bra FIRST;
+    xor.b32 i, i, 4;
+    ld.param.u64 d, [data];
+    cvt.u64.u32 at, i;
+    add.u64 d, d, at;
+    ld.global.u32 v, [d];
+    red.release.gpu.global.add.u32 [f], 1;
+    st.global.u32 [o], v;
+"""
+"""A grid barrier on a counter that goes on growing: arrivals at the next barrier may already be in it."""
+
+
+def test_a_wait_that_ends_with_an_old_value_learns_what_came_before_it():
+    _, out = run(ROUNDS.format(arrival="red.release.gpu.global"), blocks=4)
+    np.testing.assert_array_equal(out[:4], 7)
+
+
+def test_a_wait_that_ends_with_an_old_value_learns_no_relaxed_arrival():
+    with pytest.raises(MemoryFault, match=r"race: .* nothing orders them"):
+        run(ROUNDS.format(arrival="red.relaxed.gpu.global"), blocks=4)
+
+
 # message passing -----------------------------------------------------------------------------------------------------
 
 MESSAGE = """

@@ -67,3 +67,17 @@ def test_a_fence_of_one_thread_publishes_nothing_of_the_others() -> None:
     order.load(THREADS, "counter", "acquire")
     heard = order.heard(np.array([THREADS, THREADS]), np.array([[0], [5]]))[:, 0]
     assert heard[0] > when >= heard[1]
+
+
+@pytest.mark.parametrize("last", ["store", "update", "relaxed update", "relaxed store"])
+def test_a_load_of_the_value_before_the_last_write_learns_what_came_before_it(last: str) -> None:
+    order = GridOrder(128, 32, 32, False)
+    order.store(0, "flag", "release", "gpu")
+    wrote = order.clock - 1
+    order.tick()
+    sem = "relaxed" if "relaxed" in last else "release"
+    (order.update if "update" in last else order.store)(32, "flag", sem, "gpu")
+    order.load_before(64, "flag", "acquire", "gpu")
+    heard = order.heard(np.array([64, 64]), np.array([[0], [32]]))[:, 0]
+    assert heard[0] > wrote, "the writer of the value that was seen"
+    assert heard[1] == 0, "the writer of the newest value, which was not seen"

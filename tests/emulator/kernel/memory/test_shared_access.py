@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ptxdiff.emulator.kernel.memory import shared_access
 from ptxdiff.emulator.kernel.memory.happens_before import HappensBefore
 from ptxdiff.emulator.kernel.memory.space import Shared
 
@@ -108,3 +109,70 @@ def test_a_race_is_detected() -> None:
     assert not note(shared, READ, word, np.array([4]))[0], "its warp has synced"
     order.meet_blocks(np.ones(64, np.bool_))
     assert not note(shared, READ, word, np.array([40]))[0]
+
+
+def test_one_check_of_a_warpgroup_finds_what_its_four_warps_find() -> None:
+    """After random writes and meetings: `written_by_anybody`, of a warpgroup whose warps know the same."""
+    rng, compared, raced = np.random.default_rng(5), 0, 0
+    units = np.arange(SIZE // UNIT) * UNIT
+    for _ in range(200):
+        order = HappensBefore(256, 256)
+        shared = Shared(1, SIZE, UNIT, True, order)
+        for _ in range(int(rng.integers(1, 12))):
+            what = rng.random()
+            if what < 0.5:
+                lanes = rng.integers(0, 256, 6)
+                note(shared, WRITE, rng.choice(units, 6, replace=False), lanes)
+            elif what < 0.7:
+                order.meet(np.arange(128) + 128 * int(rng.integers(2)))
+            elif what < 0.8:
+                order.meet_blocks(np.ones(256, np.bool_))
+            elif what < 0.9:
+                order.meet_warps(np.arange(256) // 32 == rng.integers(8))
+            else:
+                order.meet(np.sort(rng.choice(256, 40, replace=False)))
+        for group in (0, 128):
+            warps = group + 32 * np.arange(4)
+            if len({(order.row[w], order.block_time[w]) for w in warps.tolist()}) > 1:
+                continue
+            each = [shared.written_by_others(units, UNIT, np.full(len(units), warp)) for warp in warps]
+            together = shared.written_by_anybody(units, UNIT, np.full(len(units), group))
+            np.testing.assert_array_equal(together, np.any(each, axis=0))
+            compared, raced = compared + 1, raced + int(together.any())
+    assert min(raced, compared - raced) > 40
+
+
+def test_python_records_what_compiled_code_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without numba the same text runs in Python: every table is equal after every access."""
+    machine_code, calls = shared_access.compiled(), 0
+
+    def both(*arguments: object) -> None:
+        nonlocal calls
+        calls += 1
+        copies = [a.copy() if isinstance(a, np.ndarray) else a for a in arguments]
+        shared_access.interpreted(*copies)
+        machine_code(*arguments)
+        for ours, theirs in zip(copies, arguments, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+    monkeypatch.setattr(shared_access, "compiled", lambda: both)
+    rng = np.random.default_rng(5)
+    for trial in range(12):
+        order = HappensBefore(96, 96)
+        shared = Shared(1, 256, UNIT, True, order)
+        shared.exact = bool(trial % 2)
+        for _ in range(25):
+            some = np.sort(rng.choice(96, rng.integers(1, 97), replace=False))
+            if rng.random() < 0.3:
+                order.meet(some)
+                continue
+            size = int(rng.choice([4, 8, 16]))
+            offsets = rng.integers(0, 4 if trial % 3 else 16, len(some)) * 16
+            match rng.integers(4):
+                case 0:
+                    shared.note_write(offsets, size, some, rng.random(len(some)) < 0.7)
+                case 1:
+                    shared.note_update(offsets, size, some)
+                case kind:
+                    shared.note_read(offsets, size, some, bool(kind == 3))
+    assert calls > 150

@@ -70,6 +70,18 @@ COPY = f"{EXPECT} @first {BULK}"
 COPIED = COPY.format(to="data", source="x", size=512, bar="bar")
 OUT = "@first cp.async.bulk.global.shared::cta.bulk_group [x], [data], 512; @first cp.async.bulk.commit_group;"
 OUT_DONE = "@first cp.async.bulk.wait_group 0; bar.sync 0; ld.global.u32 v, [gother];"
+HALVES_MEET = f"""xor.b32 u, t, 16; mad.lo.u32 other, u, 4, a; setp.lt.u32 q, lane, 16; {STORE}
+    @q bra LOW; bar.warp.sync {{high}}; bra END; LOW: bar.warp.sync {{low}}; END: {LOAD}"""
+APART = f"setp.lt.u32 q, lane, 16; {STORE} @q bra LOW; {{barrier}} bra END; LOW: {{barrier}} END: {LOAD}"
+VOLATILE_FLAG = """@!low bra READ; st.shared.u32 [at], t; bar.sync 1, 64; mov.u32 v, t;
+    {before} @first {store} [count], 1; {late} bra END;
+    READ: {load} n, [count]; setp.eq.u32 p, n, 0; {again} {behind} ld.shared.u32 v, [other]; END:"""
+RIGHT_FLAG = {
+    "before": "membar.cta;", "store": "st.volatile.shared.u32", "late": "", "load": "ld.volatile.shared.u32",
+    "again": "@p bra READ;", "behind": "membar.cta;",
+}  # fmt: skip
+VOLATILE_SUM = """st.volatile.shared.u32 [at], t; mov.u32 i, 0; xor.b32 u, t, 1; mad.lo.u32 other, u, 4, a;
+    NEXT: {} ld.volatile.shared.u32 v, [other]; add.u32 v, v, t; add.u32 i, i, 1; setp.lt.u32 p, i, 2; @p bra NEXT;"""
 FILLS = """mad.lo.u32 at, warp, 256, a; mad.lo.u32 at, lane, 4, at; mov.u32 i, 0;
 FILL: setp.eq.u32 p, i, 0; @p bra EMPTY; add.u32 id, warp, 3; bar.sync id, 96;
 EMPTY: st.shared.u32 [at], i; {full} bar.arrive id, 96; add.u32 i, i, 1; setp.lt.u32 q, i, 2; @q bra FILL;"""
@@ -457,6 +469,36 @@ PAIRS = [
          f"selp.b32 n, 0x0000ffff, 0xffff0000, q; {STORE} bar.warp.sync n; {LOAD}",
          "mov.u32 other, a; xor.b32 u, t, 16; mad.lo.u32 other, u, 4, a; mov.b32 n, -1; "
          f"{STORE} bar.warp.sync n; {LOAD}", np.arange(THREADS) ^ 16),
+    Pair("bar.warp.sync of the halves of a warp at two places",
+         HALVES_MEET.format(low="0x0000ffff", high="0xffff0000"), HALVES_MEET.format(low="-1", high="-1"),
+         np.arange(THREADS) ^ 16),
+    # barriers of whole warps
+    exchanges("an aligned barrier under a guard that differs within a warp",
+         f"setp.lt.u32 q, lane, 16; {STORE} @q bar.sync 1, 64; @!q barrier.sync 2, 64; bar.sync 0; {LOAD}",
+         f"setp.lt.u32 q, lane, 16; {STORE} @q barrier.sync 1, 64; @!q barrier.sync 2, 64; bar.sync 0; {LOAD}",
+         "must execute the same aligned barrier"),
+    exchanges("an aligned barrier at two places of a warp",
+         APART.format(barrier="barrier.sync.aligned 0;"), APART.format(barrier="barrier.sync 0;"),
+         "must execute the same aligned barrier"),
+    exchanges("an arrival under a guard that differs within a warp",
+         f"setp.lt.u32 q, lane, 16; {STORE} @q bar.arrive 1, 192; bar.sync 1, 192; {LOAD}",
+         f"setp.lt.u32 q, warp, 2; {STORE} @q bar.arrive 1, 192; bar.sync 1, 192; {LOAD}",
+         "must execute the same aligned barrier"),
+    # a volatile flag
+    *[
+        Pair(f"a volatile flag {name}",
+             VOLATILE_FLAG.format(**(RIGHT_FLAG | wrong)), VOLATILE_FLAG.format(**RIGHT_FLAG), np.arange(THREADS) % 64)
+        for name, wrong in {
+            "without a fence before it": {"before": ""},
+            "without a fence behind it": {"behind": ""},
+            "with a fence behind its store": {"before": "", "late": "membar.cta;"},
+            "that is read once": {"again": ""},
+            "that is read plainly": {"load": "ld.shared.u32", "again": ""},
+            "that is stored plainly": {"store": "st.shared.u32"},
+        }.items()
+    ],
+    Pair("volatile accesses without a barrier of the warp",
+         VOLATILE_SUM.format(""), VOLATILE_SUM.format("bar.warp.sync -1;"), np.arange(THREADS) // 2 * 4 + 1),
 ]  # fmt: skip
 
 

@@ -1,0 +1,413 @@
+"""Many products of tensor cores at once, in the processor's vectors: the results of `tensorcore.dot`, bit for bit.
+
+`tensorcore._dot` is the definition. It takes one term after the other, and its branches keep a compiler from using
+vectors. Here the 16 lanes of a vector are columns of a tile, or tiles, and there are no branches. Three facts make that
+exact:
+
+- A product of two significands is exact in float32, or in float64 where exponents need its range.
+- A term is truncated by a multiplication by a power of two, which is exact, and a conversion to an integer, which
+  truncates towards zero. An aligned term is below 2^(F+2), so an int32 holds the sum of `_CHUNK` of them.
+- What a NaN or an infinity gives depends on it alone, so tiles that contain one are left to the definition.
+
+LLVM code is made for each model and its formats, because constants make it several times as fast. Before code is used
+that this processor has not run yet, its results are compared with the definition's (`_right`): another processor, or
+another LLVM, gives other machine code.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped]
+
+from ptxdiff.diskcache import DiskCache
+from ptxdiff.emulator.limits import compiled_for
+from ptxdiff.emulator.numeric import compilecache, tensorcore
+from ptxdiff.emulator.numeric.tensorcore import _LOW, FLOATS, Float, Model
+from ptxdiff.emulator.numeric.translation import machinecode
+from ptxdiff.emulator.numeric.vectorise import Array
+
+LANES = 16
+"""Lanes of a vector."""
+_CHUNK = 16  # terms whose sum an int32 holds
+_I32, _I64, _ANY = ir.IntType(32), ir.IntType(64), ir.PointerType()
+_INTS, _LONGS = ir.VectorType(_I32, LANES), ir.VectorType(_I64, LANES)
+_FLOATS, _DOUBLES = ir.VectorType(ir.FloatType(), LANES), ir.VectorType(ir.DoubleType(), LANES)
+
+
+class _Code:
+    """A function SYMBOL of numpy arrays and a number, under construction (see `machinecode.load`)."""
+
+    def __init__(self, arrays: int) -> None:
+        self.module = ir.Module()
+        kind = ir.FunctionType(ir.VoidType(), [_ANY] * arrays + [_I64])
+        self.function = ir.Function(self.module, kind, machinecode.SYMBOL)
+        set.update(self.function.attributes, ("nounwind", '"prefer-vector-width"="512"'))
+        self.b = ir.IRBuilder(self.function.append_basic_block())
+        head = ir.Constant(_I64, machinecode.HEAD)
+        places = [self.b.gep(a, [head], source_etype=ir.IntType(8)) for a in self.function.args[:-1]]
+        self.arrays = [self.b.load(place, typ=_ANY) for place in places]
+        self.count = self.function.args[-1]
+
+    def loop(self, count: Any, body: Callable[[Any], None]) -> None:
+        """Call `body` with the number of each round; it appends the round's instructions."""
+        b, before = self.b, self.b.block
+        start, end = b.append_basic_block(), b.append_basic_block()
+        b.cbranch(b.icmp_signed(">", count, ir.Constant(_I64, 0)), start, end)
+        b.position_at_end(start)
+        number = b.phi(_I64)
+        number.add_incoming(ir.Constant(_I64, 0), before)
+        body(number)
+        following = b.add(number, ir.Constant(_I64, 1))
+        number.add_incoming(following, b.block)
+        b.cbranch(b.icmp_signed("<", following, count), start, end)
+        b.position_at_end(end)
+
+    def place(self, array: int, index: Any, element: Any) -> Any:
+        """The address of an element of an array."""
+        return self.b.gep(self.arrays[array], [index], source_etype=element)
+
+    def vector(self, array: int, index: Any, kind: Any) -> Any:
+        """The vector of an array at an index, which counts vectors."""
+        return self.b.load(self.place(array, index, kind), typ=kind, align=4)
+
+    def set(self, array: int, index: Any, value: Any) -> None:
+        """Store a vector."""
+        self.b.store(value, self.place(array, index, value.type), align=4)
+
+    def spread(self, value: Any, kind: Any) -> Any:
+        """A vector with the same value in all lanes."""
+        one = self.b.insert_element(ir.Constant(kind, ir.Undefined), value, ir.Constant(_I32, 0))
+        return self.b.shuffle_vector(one, ir.Constant(kind, ir.Undefined), ir.Constant(_INTS, [0] * LANES))
+
+    def max(self, x: Any, y: Any) -> Any:
+        """The greater of signed integers, by lane."""
+        return self.b.select(self.b.icmp_signed(">", x, y), x, y)
+
+    def min(self, x: Any, y: Any) -> Any:
+        """The lesser of signed integers, by lane."""
+        return self.b.select(self.b.icmp_signed("<", x, y), x, y)
+
+    def decoded(self, code: Any, of: Float) -> tuple[Any, Any, Any, Any]:
+        """`tensorcore._decode`: size, sign (0 or -1), power, and whether the code is special; of <16 x i32> codes.
+
+        A zero has the power `_LOW`; size and power of a special code have no meaning.
+        """
+        b = self.b
+        code = b.lshr(code, _all(of.ignored))
+        field = b.and_(b.lshr(code, _all(of.fraction)), _all((1 << of.exponent) - 1))
+        low = b.and_(code, _all((1 << of.fraction) - 1))
+        normal = b.zext(b.icmp_signed("!=", field, _all(0)), _INTS)
+        size = b.or_(low, b.shl(normal, _all(of.fraction)))
+        power = b.sub(b.add(field, _all(1 - of.bias)), normal)
+        power = b.select(b.icmp_signed("==", size, _all(0)), _all(_LOW), power)
+        minus = b.sub(_all(0), b.and_(b.lshr(code, _all(of.exponent + of.fraction)), _all(1)))
+        digits = (1 << of.exponent + of.fraction) - 1
+        return size, minus, power, b.icmp_signed(">=", b.and_(code, _all(digits)), _all(_least_special(of)))
+
+    def truncated(self, total: Any, last: Any, kept: int) -> Any:
+        """`tensorcore._encode` into float32, of <16 x i64> totals below 2^40, as <16 x i32>."""
+        b, (size, minus, unit) = self.b, self.unit(total, last, 23, -149)
+        shift = b.sub(unit, last)
+        size = b.shl(size, self.max(b.sub(_long(0), shift), _long(0)))
+        whole = b.lshr(size, self.min(self.max(shift, _long(0)), _long(63)))
+        whole = b.and_(whole, _long(-(1 << 23 - kept)))
+        return self.packed(whole, unit, minus, size, 23, -149, 0x7F800000, 31)
+
+    def rounded(self, total: Any, last: Any) -> Any:
+        """`tensorcore._encode` into float16, rounded to nearest even."""
+        b, (size, minus, unit) = self.b, self.unit(total, last, 10, -24)
+        shift = b.sub(unit, last)
+        size = b.shl(size, self.max(b.sub(_long(0), shift), _long(0)))
+        down = self.min(self.max(shift, _long(0)), _long(62))
+        whole = b.lshr(size, down)
+        middle = b.lshr(b.shl(_long(1), down), _long(1))
+        rest = b.add(b.sub(size, b.shl(whole, down)), b.and_(whole, _long(1)))
+        up = b.and_(b.icmp_signed(">", rest, middle), b.icmp_signed(">", down, _long(0)))
+        return self.packed(b.add(whole, b.zext(up, _LONGS)), unit, minus, size, 10, -24, 0x7C00, 15)
+
+    def unit(self, total: Any, last: Any, fraction: int, least: int) -> tuple[Any, Any, Any]:
+        """The totals' magnitudes and signs, and the exponent of the last bit of each result."""
+        b = self.b
+        minus = b.ashr(total, _long(63))
+        size = b.sub(b.xor(total, minus), minus)
+        # The exponent of a float64, which is exact here, is the place of the leading one.
+        exponent = b.lshr(b.bitcast(b.sitofp(size, _DOUBLES), _LONGS), _long(52))
+        return size, minus, self.max(b.add(last, b.sub(exponent, _long(1023 + fraction))), _long(least))
+
+    def packed(
+        self, whole: Any, unit: Any, minus: Any, size: Any, fraction: int, least: int, infinity: int, sign: int
+    ) -> Any:
+        """The codes of significands, with their leading one, in units."""
+        b = self.b
+        code = b.add(b.shl(b.sub(unit, _long(least)), _long(fraction)), whole)
+        code = self.min(code, _long(infinity))
+        none = b.or_(b.icmp_signed("==", size, _long(0)), b.icmp_signed("==", code, _long(0)))
+        code = b.or_(code, b.and_(minus, _long(1 << sign)))
+        return b.trunc(b.select(none, _long(0), code), _INTS)
+
+
+def _least_special(of: Float) -> int:
+    """The least code of an infinity or a NaN, without the sign; beyond all codes if there is none."""
+    digits = (1 << of.exponent + of.fraction) - 1
+    return {2: digits - (1 << of.fraction) + 1, 1: digits, 0: digits + 1}[of.special]
+
+
+def _all(value: int) -> Any:
+    return ir.Constant(_INTS, [value] * LANES)
+
+
+def _long(value: int) -> Any:
+    return ir.Constant(_LONGS, [value] * LANES)
+
+
+@cache
+def _preparation(of: Float, wide: bool) -> Any:
+    """prepare(values, powers, special, codes, vectors): what `_decode` finds; a zero or special code is 0 and `_LOW`.
+
+    special: an int32 for each vector, not 0 if it contains a special code.
+    """
+    code = _Code(4)
+    b = code.b
+
+    def body(number: Any) -> None:
+        size, minus, power, special = code.decoded(code.vector(3, number, _INTS), of)
+        size = b.select(special, _all(0), size)
+        signed = b.sub(b.xor(size, minus), minus)
+        if wide:
+            exponent = b.sext(b.add(power, _all(1023 - of.fraction)), _LONGS)
+            value = b.fmul(b.sitofp(signed, _DOUBLES), b.bitcast(b.shl(exponent, _long(52)), _DOUBLES))
+        else:
+            exponent = b.add(power, _all(127 - of.fraction))
+            value = b.fmul(b.sitofp(signed, _FLOATS), b.bitcast(b.shl(exponent, _all(23)), _FLOATS))
+        none = b.icmp_signed("==", size, _all(0))  # the scale of a zero has no meaning, and could be a NaN
+        code.set(0, number, b.select(none, ir.Constant(value.type, [0.0] * LANES), value))
+        code.set(1, number, b.select(special, _all(_LOW), power))
+        bits = b.bitcast(special, ir.IntType(LANES))
+        b.store(b.zext(bits, _I32), code.place(2, number, _I32))
+
+    code.loop(code.count, body)
+    b.ret_void()
+    return _load(code)
+
+
+@cache
+def _multiplication(
+    fraction: int, terms: int, kept: int, zero: int, c_type: Float, d_type: Float, wide: bool, spread: bool
+) -> Any:
+    """multiply(d, special, c, va, pa, ka, vb, pb, kb, shape, tiles): one block of so many terms.
+
+    v, p, k: values, powers, and the least power along the terms. Shapes: va and pa: tiles x rows x terms, of vectors if
+    `spread`; ka: the same without terms. vb and pb: tiles x terms x columns of vectors, kb without terms. c and d:
+    tiles x rows x columns of vectors. special: an int32 for each tile, not 0 if c has a special code. shape: rows,
+    columns.
+    """
+    code = _Code(10)
+    b, real = code.b, _DOUBLES if wide else _FLOATS
+    rows, columns = (b.load(code.place(9, ir.Constant(_I64, i), _I64), typ=_I64) for i in (0, 1))
+
+    def tile(t: Any) -> None:
+        def row(i: Any) -> None:
+            first = b.add(b.mul(t, rows), i)
+
+            def of_a(array: int, index: Any, kind: Any) -> Any:
+                if spread:
+                    return code.vector(array, index, kind)
+                return code.spread(b.load(code.place(array, index, kind.element), typ=kind.element), kind)
+
+            at_a = [b.add(b.mul(first, ir.Constant(_I64, terms)), ir.Constant(_I64, q)) for q in range(terms)]
+            least_a = of_a(5, first, _INTS)
+
+            def column(j: Any) -> None:
+                at_c = b.add(b.mul(first, columns), j)
+                at_k = b.add(b.mul(t, columns), j)
+                start = b.add(b.mul(b.mul(t, columns), ir.Constant(_I64, terms)), j)
+                at_b = [b.add(start, b.mul(columns, ir.Constant(_I64, q))) for q in range(terms)]
+                size, minus, power, special = code.decoded(code.vector(2, at_c, _INTS), c_type)
+                bits = b.zext(b.bitcast(special, ir.IntType(LANES)), _I32)
+                seen = code.place(1, t, _I32)
+                b.store(b.or_(b.load(seen, typ=_I32), bits), seen)
+                size = b.select(special, _all(0), size)
+                power = b.select(special, _all(_LOW), power)
+                top = power
+                for q in range(terms):
+                    top = code.max(top, b.add(of_a(4, at_a[q], _INTS), code.vector(7, at_b[q], _INTS)))
+                least = code.min(code.min(power, least_a), code.vector(8, at_k, _INTS))
+                floor = b.select(b.icmp_signed("==", least, _all(_LOW)), _all(zero), _all(_LOW))
+                top = code.max(top, floor)
+                if wide:
+                    limited = b.sext(code.max(top, _all(-900)), _LONGS)
+                    scale = b.shl(b.sub(_long(fraction + 1023), limited), _long(52))
+                else:  # below -90 all products are zero
+                    scale = b.shl(b.sub(_all(fraction + 127), code.max(top, _all(-90))), _all(23))
+                scale = b.bitcast(scale, real)
+                up = b.sub(_all(fraction - c_type.fraction), b.sub(top, power))
+                part = b.shl(b.zext(size, _LONGS), b.sext(code.max(up, _all(0)), _LONGS))
+                down = code.min(code.max(b.sub(_all(0), up), _all(0)), _all(63))
+                part, negative = b.lshr(part, b.sext(down, _LONGS)), b.sext(minus, _LONGS)
+                total = b.sub(b.xor(part, negative), negative)
+                for chunk in range(0, terms, _CHUNK):
+                    some = _all(0)
+                    for q in range(chunk, min(chunk + _CHUNK, terms)):
+                        product = b.fmul(of_a(3, at_a[q], real), code.vector(6, at_b[q], real))
+                        some = b.add(some, b.fptosi(b.fmul(product, scale), _INTS))
+                    total = b.add(total, b.sext(some, _LONGS))
+                last = b.sext(b.sub(top, _all(fraction)), _LONGS)
+                half = d_type.fraction == 10
+                code.set(0, at_c, code.rounded(total, last) if half else code.truncated(total, last, kept))
+
+            code.loop(columns, column)
+
+        code.loop(rows, row)
+
+    code.loop(code.count, tile)
+    b.ret_void()
+    return _load(code)
+
+
+def _load(code: _Code) -> Any:
+    started = time.monotonic()
+    try:
+        found = machinecode.load(str(code.module))
+    finally:
+        compiled_for(time.monotonic() - started)
+    return found
+
+
+def _wide(of: Float) -> bool:
+    """Whether products of a format need the range of float64."""
+    return of.exponent > 5
+
+
+def _prepared(codes: Array, of: Float, wide: bool) -> tuple[Array, Array, Array]:
+    """Values, powers, and for each vector whether it has a special code."""
+    shape, vectors = codes.shape, -(-codes.size // LANES)
+    if codes.size < vectors * LANES:
+        codes = np.concatenate([codes.reshape(-1), np.zeros(vectors * LANES - codes.size, np.uint32)])
+    values = np.empty(vectors * LANES, np.float64 if wide else np.float32)
+    powers, special = np.empty(vectors * LANES, np.int32), np.empty(vectors, np.int32)
+    _preparation(of, wide)(id(values), id(powers), id(special), id(codes), vectors)
+    count = int(np.prod(shape))
+    return values[:count].reshape(shape), powers[:count].reshape(shape), special
+
+
+_kept = DiskCache("checked")
+
+
+@cache
+def _right(types: tuple[str, str, str, str], model: Model, spread: bool) -> bool:
+    """Whether the machine code for a model and its formats gives the definition's results, on `_sample`.
+
+    Compares once for each machine code, and warns if it differs: then the definition is used, which is slower.
+    """
+    parts = (repr((types, model, spread)), compilecache.stamp(__name__), *machinecode.identity())
+    key = tuple(part.encode() for part in parts)
+    if _kept.get(*key) is None:
+        a, b, c = _sample(types, model.terms, spread)
+        if not np.array_equal(_block(a, b, c, types, model, spread), tensorcore.dot(a, b, c, types, model)):
+            text = f"products of {' x '.join(types[1:3])} run about 10 times slower: on this processor the code that "
+            warnings.warn(text + "LLVM makes for its vectors gives wrong results", RuntimeWarning, stacklevel=4)
+            return False
+        _kept.put(b"right", *key)
+    return True
+
+
+def _sample(types: tuple[str, str, str, str], terms: int, spread: bool) -> tuple[Array, Array, Array]:
+    """Operands of 64 tiles with all signs: equal and different exponents, cancelling terms, tiny results, and zeros."""
+    rng, n = np.random.default_rng(terms), 8 if spread else 32
+    found = []
+    for kind, shape in zip(types[1:], ((64, 4, terms), (64, terms, n), (64, 4, n)), strict=True):
+        of = FLOATS[kind]
+        most, digits = (1 << of.exponent) - 1, (1 << of.exponent + of.fraction) - 1
+        span = np.minimum(np.array([0, 1, 3, most // 4, most])[np.arange(64) % 5], most)[:, None, None]
+        first = np.array([most // 2, most // 3, 0])[np.arange(64) // 5 % 3][:, None, None]
+        field = np.minimum(first + rng.integers(0, span + 1, shape), most)
+        codes = np.minimum(field << of.fraction | rng.integers(0, 1 << of.fraction, shape), _least_special(of) - 1)
+        codes[rng.random(shape) < np.where(np.arange(64) % 4 == 3, 0.3, 0.0)[:, None, None]] = 0
+        codes |= rng.integers(0, 2, shape) * (digits + 1)
+        found.append((codes << of.ignored).astype(np.uint32))
+    a, b, c = found
+    of, pairs = FLOATS[types[1]], terms // 2 * 2
+    a[::3, :, 1:pairs:2] = a[::3, :, :pairs:2] ^ np.uint32(1 << of.exponent + of.fraction + of.ignored)
+    b[::3, 1:pairs:2] = b[::3, :pairs:2]  # so the terms of these tiles cancel
+    return a, b, c
+
+
+def dot(a: Array, b: Array, c: Array, types: tuple[str, str, str, str], model: Model) -> Array:
+    """As `tensorcore.dot`."""
+    terms, spread, following = model.terms, c.shape[2] < LANES, (*types[:3], types[0])
+    starts = range(0, a.shape[2], terms)
+    if not _right(types, model, spread) or (len(starts) > 1 and not _right(following, model, spread)):
+        return tensorcore.dot(a, b, c, types, model)
+    for start in starts:
+        some = slice(start, start + terms)
+        c = _block(a[:, :, some], b[:, some], c, types if start == 0 else following, model, spread)
+    return c
+
+
+def _block(
+    a: Array, b: Array, c: Array, types: tuple[str, str, str, str], model: Model, spread: bool
+) -> Array:  # fmt: skip
+    """`dot` for at most as many terms as one block has; `spread`: the lanes of a vector are tiles, not columns."""
+    (tiles, m, width), n, terms = a.shape, c.shape[2], model.terms
+    d_type, a_type, b_type, c_type = types
+    of_a, of_b = FLOATS[a_type], FLOATS[b_type]
+    wide = _wide(of_a) or _wide(of_b)
+    if spread:
+        groups, columns = -(-tiles // LANES), n
+        laid = [_by_tile(x, shape) for x, shape in ((a, (m, terms)), (b, (terms, n)), (c, (m, n)))]
+    else:
+        groups, columns = tiles, -(-n // LANES)
+        padded = columns * LANES
+        laid = [_filled(x, shape) for x, shape in ((a, (m, terms)), (b, (terms, padded)), (c, (m, padded)))]
+    values_a, powers_a, special_a = _prepared(laid[0], of_a, wide)
+    values_b, powers_b, special_b = _prepared(laid[1], of_b, wide)
+    least_a = np.ascontiguousarray(np.minimum.reduce(powers_a[:, :, :width], axis=2))
+    least_b = np.ascontiguousarray(np.minimum.reduce(powers_b[:, :width], axis=1))
+    d, special = np.empty_like(laid[2]), np.zeros(groups, np.int32)
+    zero = model.zero16 if d_type == "f16" else model.zero32
+    multiply = _multiplication(
+        model.fraction, terms, model.kept, zero, FLOATS[c_type], FLOATS[d_type], wide, spread
+    )  # fmt: skip
+    arrays = (d, special, laid[2], values_a, powers_a, least_a, values_b, powers_b, least_b, np.array([m, columns]))
+    multiply(*map(id, arrays), groups)
+    if spread:
+        d = np.ascontiguousarray(d.transpose(0, 3, 1, 2).reshape(-1, m, n)[:tiles])
+    elif n != d.shape[2]:
+        d = np.ascontiguousarray(d[:, :, :n])
+    if special.any() or special_a.any() or special_b.any():
+        apart = _special_tiles(a, of_a) | _special_tiles(b, of_b) | _special_tiles(c, FLOATS[c_type])
+        rest = [np.ascontiguousarray(x[apart]) for x in (a, b, c)]
+        d[apart] = tensorcore.dot(rest[0], rest[1], rest[2], types, model)
+    return d
+
+
+def _filled(codes: Array, shape: tuple[int, int]) -> Array:
+    """Matrices enlarged to a shape by codes of zero."""
+    if codes.shape[1:] == shape:
+        return np.ascontiguousarray(codes)
+    found = np.zeros((len(codes), *shape), np.uint32)
+    found[:, : codes.shape[1], : codes.shape[2]] = codes
+    return found
+
+
+def _by_tile(codes: Array, shape: tuple[int, int]) -> Array:
+    """Matrices enlarged to a shape: groups x rows x columns x the tiles of a group."""
+    groups = -(-len(codes) // LANES)
+    if len(codes) < groups * LANES or codes.shape[1:] != shape:
+        whole = np.zeros((groups * LANES, *shape), np.uint32)
+        whole[: len(codes), : codes.shape[1], : codes.shape[2]] = codes
+        codes = whole
+    return np.ascontiguousarray(codes.reshape(groups, LANES, *shape).transpose(0, 2, 3, 1))
+
+
+def _special_tiles(codes: Array, of: Float) -> Array:
+    """Which tiles have a special code."""
+    digits = (1 << of.exponent + of.fraction) - 1
+    least = _least_special(of)
+    return np.asarray((((codes >> of.ignored) & digits) >= least).any(axis=(1, 2)))

@@ -1,0 +1,116 @@
+"""What the wrong codes of an output are like: of which mistake they are exactly the bits.
+
+Nothing is guessed from the text of a kernel. A cause is named only if it gives all wrong codes, and many enough that
+another mistake would hardly give the same.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxdiff.judging.differences import Difference, classify_differences
+from ptxdiff.judging.evaluate import accepted
+from ptxdiff.judging.offenders import Compared
+from ptxdiff.model.arguments import format_of
+from ptxdiff.model.case import Case
+from ptxdiff.model.policies import Policies
+from ptxdiff.model.reference import ReferenceFault
+
+Codes = NDArray[np.int64]
+
+_LEAST = 16
+"""Fewer wrong codes than this fit too many mistakes."""
+_MOST_PAIRS = 6
+"""Pairs of inputs that are tried: those of four inputs."""
+_WARP = 32
+
+
+def likely_cause(
+    case: Case,
+    policy: Policies,
+    codes: Mapping[str, Codes],
+    outputs: Sequence[Compared],
+    apply: Callable[..., dict[str, Any]],
+) -> str:
+    """The cause and the repair if the wrong codes are exactly those of a known mistake; "" otherwise.
+
+    codes: the inputs'. apply: evaluates a reference, as `apply_reference` does.
+    """
+    outputs = [o for o in outputs if o.name in case.outputs]  # without what `meets=` compares
+    wrong = [o for o in outputs if o.failing.any()]
+    if not wrong or sum(int(o.failing.sum()) for o in wrong) < _LEAST:
+        return ""
+    return (
+        _flushed(policy, wrong) or _exchanged_inputs(case, policy, codes, outputs, apply) or _missing_step(case, wrong)
+    )
+
+
+def _flushed(policy: Policies, wrong: Sequence[Compared]) -> str:
+    """Every wrong code is explained by a flush of subnormal numbers, or by the lack of one."""
+    if any((o.difference[o.failing] != Difference.FLUSH).any() for o in wrong):
+        return ""
+    words = {policy.ftz.get(o.name, "never") for o in wrong}
+    if words == {"never"}:
+        return "subnormal numbers are flushed to zero: write it without .ftz, or state ftz='allowed'"
+    if words == {"required"}:
+        return "subnormal numbers are not flushed to zero: write .ftz, or state ftz='allowed'"
+    return ""
+
+
+def _exchanged_inputs(
+    case: Case,
+    policy: Policies,
+    codes: Mapping[str, Codes],
+    outputs: Sequence[Compared],
+    apply: Callable[..., dict[str, Any]],
+) -> str:
+    """All codes, right and wrong, are what the reference gives for two inputs exchanged."""
+    if not case.elementwise:
+        return ""
+    formats = {name: format_of(argument) for name, argument in case.inputs.items()}
+    pairs = [(a, b) for a, b in itertools.combinations(case.inputs, 2) if formats[a] == formats[b]]
+    for a, b in pairs[:_MOST_PAIRS]:
+        try:
+            for answer in accepted(case, policy, {**codes, a: codes[b], b: codes[a]}, apply):
+                if all(_equal(policy, output, answer[output.name]) for output in outputs):
+                    return f"the bits are those of {a} and {b} exchanged: swap the operands"
+        except ReferenceFault:  # the reference does not take such inputs
+            continue
+    return ""
+
+
+def _equal(policy: Policies, output: Compared, answer: Codes) -> bool:
+    expected = answer.reshape(-1)
+    if expected.shape != output.got.shape:
+        return False
+    match = policy.match.get(output.name)
+    if match is None or match.on is not None or match.outside is not None:
+        return bool((expected == output.got).all())
+    found = classify_differences(output.fmt, match, policy.nan, expected, output.got)
+    return bool((found <= Difference.UNCHECKED).all())
+
+
+def _missing_step(case: Case, wrong: Sequence[Compared]) -> str:
+    """The reference has one value in each run of 32 elements, and the kernel's differ between elements that are
+    1, 2, 4, 8 or 16 apart alone, as without that step of a butterfly."""
+    if case.elementwise:
+        return ""
+    for output in wrong:
+        if output.got.size % _WARP:
+            continue
+        expected, got = output.expected.reshape(-1, _WARP), output.got.reshape(-1, _WARP)
+        if (expected != expected[:, :1]).any():
+            continue
+        lanes = np.arange(_WARP)
+        apart = [step for step in (1, 2, 4, 8, 16) if (got != got[:, lanes ^ step]).any()]
+        if len(apart) == 1:
+            return (
+                f"{output.name} should be equal in all {_WARP} elements of a run, and differs between those {apart[0]} "
+                f"apart: is the exchange between lanes {apart[0]} apart missing?"
+            )
+    return ""

@@ -1,0 +1,173 @@
+"""Finds results that machine code uses before they are there, from the control codes of its instructions.
+
+An instruction whose latency is not fixed sets one of six scoreboards when its result is there (write barrier), or when
+its operands have been read (read barrier). Whoever uses that register later must wait for the scoreboard first, which
+the wait mask of its control code does, or of any instruction in between. This is a check of the code alone, along all
+paths: execution on the CPU waits for everything and never sees such a fault.
+
+The control code is in the encoding, at bit 41 of the upper word: stall 4 bits, yield 1, write barrier 3, read barrier
+3, wait mask 6, reuse 4. Results of instructions with a fixed latency are not checked: their latencies are not known.
+Registers are those of the text, with the width that the opcode and its modifiers give; where that is not known, the
+first register alone is taken, so that a fault may be missed and none is invented.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from ptxdiff.sass.text import BYTES, MachineFunction, MachineInstruction, Operand
+
+_NONE = 7
+Place = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class EarlyUse:
+    """An instruction that touches a register before the scoreboard of an earlier one was waited for.
+
+    kind: "result" (the register is used before its result is there) or "operand" (it is overwritten before it was
+    read).
+    """
+
+    kind: str
+    register: Place
+    scoreboard: int
+    set_by: MachineInstruction
+    used_by: MachineInstruction
+
+    @property
+    def words(self) -> str:
+        """One line."""
+        name = f"{self.register[0]}{self.register[1]}"
+        what = (
+            f"uses {name} before its result is there" if self.kind == "result" else f"writes {name} before it was read"
+        )
+        return (
+            f"0x{self.used_by.address:04x} {self.used_by.text} {what}: nothing waits for scoreboard {self.scoreboard}, "
+            f"which 0x{self.set_by.address:04x} {self.set_by.text} sets"
+        )
+
+
+_OF_MEMORY = ("ATOM", "LD", "RED", "SHFL", "ST")
+_OF_SHARED = frozenset({"ATOMS", "LDGSTS", "LDS", "LDSM", "STS", "STSM", "SYNCS"})
+_STORES = frozenset({"ST", "STG", "STS", "STL", "STSM", "RED", "REDG", "SUST", "UBLKRED", "REDAS"})
+_NOTHING = frozenset({
+    "ACQBULK", "ARRIVES", "BAR", "BPT", "BRA", "BREAK", "BRX", "BSSY", "BSYNC", "CALL", "CCTL", "DEPBAR",
+    "ENDCOLLECTIVE", "ERRBAR", "EXIT", "FENCE", "JMP", "KILL", "LDGDEPBAR", "LDGSTS", "MEMBAR", "NANOSLEEP", "NOP",
+    "PREEXIT", "RET", "UBLKCP", "UTMALDG", "UTMASTG", "WARPSYNC", "YIELD",
+})  # fmt: skip
+"""Opcodes whose operands are all read."""
+
+
+def early_uses(function: MachineFunction) -> list[EarlyUse]:
+    """The uses of registers that no wait precedes, each pair of instructions once, in order."""
+    at = {i.address: i for i in function.instructions}
+    if not at:
+        return []
+    found: dict[tuple[int, int, Place], EarlyUse] = {}
+    known: dict[int, frozenset[Pending]] = {}
+    todo = deque([(min(at), frozenset[Pending]())])
+    while todo:
+        address, before = todo.popleft()
+        instruction = at.get(address)
+        if instruction is None or (address in known and before <= known[address]):
+            continue
+        pending = known[address] = known.get(address, frozenset()) | before
+        after = _after(instruction, pending, at, found)
+        todo.extend((next_one, after) for next_one in _next(instruction, function))
+    return sorted(found.values(), key=lambda f: (f.used_by.address, f.set_by.address))
+
+
+Pending = tuple[int, str, Place, int]
+"""A scoreboard that was not waited for: its number, "result" or "operand", the register, and who set it."""
+
+
+def _after(
+    instruction: MachineInstruction, pending: frozenset[Pending], at: dict[int, MachineInstruction],
+    found: dict[tuple[int, int, Place], EarlyUse],
+) -> frozenset[Pending]:  # fmt: skip
+    control = instruction.control
+    left = [p for p in pending if not control.waits >> p[0] & 1]
+    if instruction.opcode == "DEPBAR":  # it waits for a scoreboard of its own operand: all are taken as waited for
+        left = []
+    reads, writes = accesses(instruction)
+    for number, kind, register, setter in left:
+        # One unit keeps the order of its instructions, and that of memory reads their operands in order.
+        ordered = at[setter].opcode == instruction.opcode and control.write == number
+        ordered |= kind == "operand" and all(o.startswith(_OF_MEMORY) for o in (at[setter].opcode, instruction.opcode))
+        if (register in writes and not ordered) or (kind == "result" and register in reads):
+            key = setter, instruction.address, register
+            found.setdefault(key, EarlyUse(kind, register, number, at[setter], instruction))
+    kept = [p for p in left if p[2] not in writes]
+    if control.write != _NONE:
+        kept += [(control.write, "result", register, instruction.address) for register in writes]
+    if control.read != _NONE:
+        kept += [(control.read, "operand", r, instruction.address) for r in reads if r[0] in ("R", "UR")]
+    return frozenset(kept)
+
+
+def _next(instruction: MachineInstruction, function: MachineFunction) -> list[int]:
+    """Where the code goes on. A call returns behind itself; what it calls is checked on its own way too."""
+    opcode, after = instruction.opcode, instruction.address + BYTES
+    always = instruction.guard is None or (instruction.guard.number == 7 and not instruction.guard.inverted)
+    if opcode in ("EXIT", "RET", "KILL", "BRX", "JMX"):
+        return [] if always else [after]
+    if opcode in ("BRA", "JMP", "CALL"):
+        targets = [function.labels[o.name] for o in instruction.operands if o.name in function.labels]
+        conditions = any(o.kind in ("P", "UP") and o.number != 7 for o in instruction.operands)
+        return [*targets, *([] if always and not conditions and opcode != "CALL" else [after])]
+    return [after]
+
+
+def accesses(instruction: MachineInstruction) -> tuple[set[Place], set[Place]]:
+    """The registers and predicates that an instruction reads, and those that it writes."""
+    reads: set[Place] = set()
+    writes: set[Place] = set()
+    if instruction.guard is not None:
+        _add(reads, instruction.guard, 1)
+    operands = list(instruction.operands)
+    if instruction.opcode not in _STORES | _NOTHING and operands:
+        # Predicates before the first register, or after it, are results too, as far as no source precedes them.
+        _add(writes, operands[0], _width(instruction))
+        first = 1
+        while first < len(operands) - 1 and operands[first].kind in ("P", "UP") and not operands[first].inverted:
+            if instruction.opcode not in _TWO_RESULTS or first > _TWO_RESULTS[instruction.opcode]:
+                break
+            _add(writes, operands[first], 1)
+            first += 1
+        operands = operands[first:]
+    size = _width(instruction) if instruction.opcode in _STORES else 1
+    for operand in operands:
+        for part in (operand.base, operand.uniform):
+            if part is not None:
+                # An address of shared memory has 32 bits, and so has a uniform register in it.
+                narrow = operand.base is not None or instruction.opcode in _OF_SHARED
+                _add(reads, part, 2 if operand.wide or (part.kind == "UR" and not narrow) else 1)
+        _add(reads, operand, size if operand.kind == "R" else 1)
+    return reads, writes
+
+
+_TWO_RESULTS = {"ISETP": 1, "FSETP": 1, "DSETP": 1, "HSETP2": 1, "PLOP3": 1, "UISETP": 1, "UPLOP3": 1, "VOTE": 1,
+                "SHFL": 0, "MATCH": 1, "LOP3": 1, "IADD3": 2, "UIADD3": 2, "LEA": 1, "ULEA": 1, "ATOMG": 1}  # fmt: skip
+"""Opcodes with predicates among their results, and how many operands after the first may be such."""
+_WIDE = frozenset({"DADD", "DMUL", "DFMA", "CS2R"})
+_WORDS = {"64": 2, "128": 4, "WIDE": 2}
+
+
+def _width(instruction: MachineInstruction) -> int:
+    """How many registers the result has, or what a store stores."""
+    if instruction.opcode in ("LDS", "LDG", "LD", "LDL", "LDC", "ULDC", "LDCU", *_STORES):
+        return max((_WORDS[w] for w in instruction.modifiers if w in ("64", "128")), default=1)
+    if instruction.opcode in _WIDE:
+        return 1 if "32" in instruction.modifiers else 2
+    if instruction.opcode in ("IMAD", "UIMAD") and "WIDE" in instruction.modifiers:
+        return 2
+    return 1
+
+
+def _add(into: set[Place], operand: Operand, count: int) -> None:
+    if operand.kind in ("R", "UR") and operand.number >= 0:
+        into.update((operand.kind, operand.number + k) for k in range(count))
+    elif operand.kind in ("P", "UP") and operand.number != 7:
+        into.add((operand.kind, operand.number))

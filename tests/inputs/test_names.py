@@ -1,0 +1,78 @@
+"""Inputs under several names of a case: seeds depend on the name, and what the inputs show must not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ptxdiff import Case, asm, emulate
+from ptxdiff.inputs import constant_set, input_sets
+from ptxdiff.references.formats import BF16, F16, F32, I32, U8, U32, Format
+
+NAMES = ("rcp", "a_second_name", "cases.third", "z")
+
+HEAD = "{ .reg .pred p, q; .reg .b32 t, u; .reg .f32 f, g; .reg .b16 h; "
+WRONG = "@p xor.b32 $0, $0, 1; }"
+
+
+def where(condition: str, right: str = "mov.b32 $0, $1; ") -> tuple[str, str]:
+    """Right code, and code that is wrong where a condition sets p."""
+    return f"{HEAD}{right}}}", f"{HEAD}{right}{condition}{WRONG}"
+
+
+def instead(right: str, wrong: str) -> tuple[str, str]:
+    return f"{HEAD}{right} }}", f"{HEAD}{wrong} }}"
+
+
+HALF = "cvt.{}.f16.f32 h, $1; cvt.u32.u16 $0, h;"
+PLANTS: dict[str, tuple[tuple[Format, ...], tuple[str, str]]] = {
+    "toward zero for to nearest": ((F32, F32), instead("add.rn.f32 $0, $1, $2;", "add.rz.f32 $0, $1, $2;")),
+    "upwards for to nearest": ((F32, F32), instead("mul.rn.f32 $0, $1, $2;", "mul.rp.f32 $0, $1, $2;")),
+    "two roundings for one": (
+        (F32, F32, F32),
+        instead("fma.rn.f32 $0, $1, $2, $3;", "mul.rn.f32 f, $1, $2; add.rn.f32 $0, f, $3;"),
+    ),
+    "subnormals flushed": ((F32, F32), instead("mul.rn.f32 $0, $1, $2;", "mul.rn.ftz.f32 $0, $1, $2;")),
+    "the sign of zero lost": ((F32,), instead("neg.f32 $0, $1;", "sub.f32 $0, 0f00000000, $1;")),
+    "NaN as zero": ((F32, F32), instead("max.NaN.f32 $0, $1, $2;", "max.f32 $0, $1, $2;")),
+    "a tie away from zero": (
+        (F32,),
+        where("and.b32 t, $1, 0x1fff; setp.eq.u32 p, t, 0x1000; and.b32 u, $1, 0x2000; setp.eq.and.u32 p, u, 0, p; ",
+              HALF.format("rn")),
+    ),
+    "a conversion toward zero": ((F32,), instead(HALF.format("rn"), HALF.format("rz"))),
+    "the largest finite value": ((F32,), where("and.b32 t, $1, 0x7fffffff; setp.eq.u32 p, t, 0x7f7fffff; ")),
+    "the smallest normal value": ((F32,), where("setp.eq.u32 p, $1, 0x00800000; ")),
+    "one number of the code": ((U32,), where("setp.eq.u32 p, $1, 0x12345; ")),
+    "just above a number of the code": ((F32,), where("sub.u32 t, $1, 1; setp.eq.u32 p, t, 0x40490fdb; ")),
+    "the smallest integer": ((I32,), where("setp.eq.s32 p, $1, -2147483648; ")),
+    "equal operands": ((U32, U32), where("setp.eq.u32 p, $1, $2; ", "sub.u32 $0, $1, $2; ")),
+    "operands whose sum is zero": ((F32, F32), where("add.f32 f, $1, $2; setp.eq.f32 p, f, 0f00000000; ")),
+    "a sum that overflows": ((I32, I32), instead("add.sat.s32 $0, $1, $2;", "add.s32 $0, $1, $2;")),
+    "a shift by 32 and more": ((U32, U32), instead("shl.b32 $0, $1, $2;", "and.b32 t, $2, 31; shl.b32 $0, $1, t;")),
+    "a half that is infinite": ((F16,), where("and.b32 t, $1, 0x7fff; setp.eq.u32 p, t, 0x7c00; ")),
+    "a quotient near one": (
+        (F32, F32),
+        instead("div.rn.f32 $0, $1, $2;", "rcp.rn.f32 f, $2; mul.rn.f32 $0, $1, f;"),
+    ),
+    "a byte of 0x80": ((U8,), where("and.b32 t, $1, 255; setp.eq.u32 p, t, 0x80; ")),
+    "a product of halves": ((BF16, BF16), where("and.b32 t, $1, 0xffff; setp.eq.u32 p, t, 0x3f80; ")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("plant", PLANTS)
+def test_a_mistake_is_shown_under_every_name(plant: str, name: str) -> None:
+    formats, (right, wrong) = PLANTS[plant]
+    inputs = {f"x{k}": fmt for k, fmt in enumerate(formats)}
+    constraints = f"=&r{',r' * len(formats)}"
+    variant = asm(wrong, constraints, pack=1)
+    case = Case(inputs=inputs, outputs={"y": U32}, reference=lambda *x: x[0], variants={"v": variant}, source="none")
+    sets = [*input_sets(case, name, "quick"), constant_set(case, name, "quick", variant)]
+    for made in sets:
+        if made is not None:
+            units = [column.view(f"u{column.itemsize}").astype(np.uint32) for column in made.all().values()]
+            found = [emulate(text, constraints, units, "uint32", pack=1) for text in (right, wrong)]
+            if not np.array_equal(found[0], found[1]):
+                return
+    pytest.fail(f"no input set shows it under the name {name}")

@@ -1,0 +1,89 @@
+"""A cause is named for exactly the bits of a mistake, and not for bits that are almost those."""
+
+import numpy as np
+import pytest
+import triton
+import triton.language as tl
+
+from ptxdiff import Case, asm, kernel
+from ptxdiff.judging.judge import Judgement, judge
+from ptxdiff.model.policies import policies
+from ptxdiff.references import arithmetic
+from ptxdiff.references.formats import F32, U32
+
+FLOATS = np.random.default_rng(3).normal(size=400).astype(np.float32).view(np.uint32)
+OTHERS = np.random.default_rng(4).normal(size=400).astype(np.float32).view(np.uint32)
+SMALL = np.arange(1, 401, dtype=np.uint32) * 9001
+EXCHANGED = "the bits are those of a and b exchanged: swap the operands"
+
+
+def of_two(got, ftz="never", b=OTHERS, a=FLOATS):
+    case = Case(
+        inputs={"a": F32, "b": F32}, outputs={"d": F32}, reference=arithmetic.sub, ftz=ftz,
+        variants={"v": asm("sub.f32 $0, $1, $2;")},
+    )  # fmt: skip
+    return judge(case, policies(case, case.variants["v"]), {"a": a, "b": b}, {"d": got})
+
+
+def less(x, y):
+    return (x.view(np.float32) - y.view(np.float32)).view(np.uint32)
+
+
+def test_exchanged_inputs_are_named():
+    assert of_two(less(OTHERS, FLOATS)).cause == EXCHANGED
+
+
+def test_one_code_that_is_not_of_the_exchange_and_nothing_is_named():
+    got = less(OTHERS, FLOATS)
+    got[7] ^= 1
+    assert of_two(got).cause == ""
+
+
+def test_a_few_wrong_codes_name_no_cause():
+    assert of_two(less(OTHERS[:10], FLOATS[:10]), a=FLOATS[:10], b=OTHERS[:10]).cause == ""
+
+
+def test_right_bits_have_no_cause():
+    assert of_two(less(FLOATS, OTHERS)).cause == ""
+
+
+@pytest.mark.parametrize(
+    ("ftz", "flushes", "words"), [("never", True, "without .ftz"), ("required", False, "not flushed")]
+)
+def test_flushes_are_named_by_what_the_policy_says(ftz, flushes, words):
+    zero = np.zeros_like(SMALL)
+    found = of_two(zero if flushes else SMALL, ftz=ftz, a=SMALL, b=zero)
+    assert words in found.cause
+    wrong = zero.copy() if flushes else SMALL.copy()
+    wrong[3] = 0x40000000
+    assert of_two(wrong, ftz=ftz, a=SMALL, b=zero).cause == ""
+
+
+@triton.jit
+def total(x_ptr, y_ptr):
+    lane = tl.arange(0, 32)
+    tl.store(y_ptr + lane, tl.load(x_ptr + lane))
+
+
+def of_rows(got):
+    case = Case(
+        inputs={"x": U32["N"]}, outputs={"y": U32["N"]}, sizes=[{"N": 64}],
+        reference=lambda x: (x * 0).index_fill(0, (x * 0 + 1).nonzero().reshape(-1), 5),
+        variants={"v": kernel(total, grid=(1,))},
+    )  # fmt: skip
+    return judge(case, policies(case, case.variants["v"]), {"x": np.arange(64, dtype=np.uint32)}, {"y": got})
+
+
+@pytest.mark.parametrize("apart", [1, 2, 4, 8, 16])
+def test_a_missing_step_of_a_butterfly_is_named_by_its_distance(apart):
+    got = np.where(np.arange(64) & apart, 7, 9).astype(np.uint32)
+    assert of_rows(got).cause.endswith(f"is the exchange between lanes {apart} apart missing?")
+    assert of_rows(np.arange(64, dtype=np.uint32)).cause == ""
+    assert of_rows(np.full(64, 7, np.uint32)).cause == ""
+
+
+def test_pieces_of_one_set_keep_a_cause_that_they_share():
+    one, other = Judgement(total=5, different=5, cause="x"), Judgement(total=5, different=5, cause="x")
+    assert one.merged(other).cause == "x"
+    assert one.merged(Judgement(total=5)).cause == "x"
+    assert one.merged(Judgement(total=5, different=1)).cause == ""

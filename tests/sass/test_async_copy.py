@@ -1,0 +1,112 @@
+"""Barriers in shared memory and bulk copies in machine code give the bits of the PTX."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ptxdiff import run_ptx
+from ptxdiff.sass import async_copy
+from ptxdiff.sass.errors import MachineFault, Unsupported
+from ptxdiff.triton.targets import probe
+from tests.support.sass.assembly import run
+
+BLOCKS, THREADS = 2, 128
+KERNEL = """
+.version 8.7
+.target {target}
+.address_size 64
+.visible .entry k(.param .u64 x, .param .u64 y) {{
+  .reg .b32 t, a, v, w, n, b, i; .reg .b64 gx, gy, st, o, h; .reg .pred p, q, r;
+  .shared .align 128 .b8 data[2048]; .shared .align 8 .b64 bar[4];
+  ld.param.u64 gx, [x]; ld.param.u64 gy, [y]; mov.u32 t, %tid.x; mov.u32 a, bar; mov.u32 v, data;
+  mov.u32 b, %ctaid.x; mul.wide.u32 o, b, 1024; add.u64 gx, gx, o; add.u64 gy, gy, o;
+  setp.eq.u32 p, t, 0; mov.u32 i, 0;
+  @p mbarrier.init.shared::cta.b64 [a], {arrivals};
+  @p mbarrier.init.shared::cta.b64 [a+8], 1;
+  fence.mbarrier_init.release.cluster; fence.proxy.async; bar.sync 0;
+{body}
+  ret; }}
+"""
+LOADED = """
+LOOP:
+  @p mbarrier.arrive.expect_tx.shared::cta.b64 _, [a+8], 512;
+  @p cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [v], [gx], 512, [a+8];
+WAIT: mbarrier.try_wait.parity.shared::cta.b64 q, [a+8], i; @!q bra WAIT;
+  mad.lo.u32 w, t, 4, v; ld.shared.u32 n, [w]; mad.lo.u32 n, n, 3, t; st.shared.u32 [w+1024], n;
+  fence.proxy.async; bar.sync 0;
+  @p cp.async.bulk.global.shared::cta.bulk_group [gy], [v+1024], 512;
+  @p cp.async.bulk.commit_group; @p cp.async.bulk.wait_group 0;
+  add.u64 gx, gx, 512; add.u64 gy, gy, 512; add.u32 i, i, 1; bar.sync 0;
+  setp.lt.u32 r, i, 2; @r bra LOOP;
+"""
+HANDED = """
+  setp.lt.u32 r, t, 32; mad.lo.u32 w, t, 4, v; mul.wide.u32 o, t, 4; add.u64 gy, gy, o; add.u64 h, gx, o;
+  @r bra PRODUCE;
+WAIT: mbarrier.try_wait.parity.shared::cta.b64 q, [a], 0; @!q bra WAIT;
+  and.b32 n, t, 31; mad.lo.u32 w, n, 4, v; ld.shared.u32 n, [w]; st.global.u32 [gy], n; bra DONE;
+PRODUCE:
+  ld.global.u32 n, [h]; mul.lo.u32 n, n, 5; st.shared.u32 [w], n;
+  mbarrier.arrive.shared::cta.b64 st, [a]; mov.u32 n, 7;
+TEST: mbarrier.test_wait.shared::cta.b64 q, [a], st; @!q bra TEST;
+  st.global.u32 [gy], n;
+DONE:
+"""
+BODIES = {"copies": (LOADED, THREADS), "handed": (HANDED, 32)}
+
+
+def stored(name: str, target: str, level: str, change: tuple[str, str] = ("", ""), **options: int) -> np.ndarray:
+    """What the kernel stores. change: a text of it and another one in its place."""
+    if not probe()[target].available:
+        pytest.skip(f"no ptxas for {target}")
+    body, arrivals = BODIES[name]
+    assert change[0] in body
+    x = np.random.default_rng(3).integers(0, 1 << 32, 256 * BLOCKS, np.uint32)
+    y = np.zeros_like(x)
+    text = KERNEL.format(target=target, arrivals=arrivals, body=body.replace(*change) if change[0] else body)
+    run_ptx(text, BLOCKS, THREADS, x, y, level=level, **options)
+    return y
+
+
+@pytest.mark.parametrize("opt", [0, 3])
+@pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
+@pytest.mark.parametrize("name", BODIES)
+def test_machine_code_gives_the_bits_of_the_ptx(name: str, target: str, opt: int) -> None:
+    wanted = stored(name, target, "ptx")
+    assert len(np.unique(wanted)) > 8
+    assert (stored(name, target, "sass", opt=opt) == wanted).all()
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    (("WAIT: mbarrier.try_wait.parity.shared::cta.b64 q, [a], 0; @!q bra WAIT;", ""), "race"),
+    (("[a], 0; @!q bra WAIT", "[a], 1; @!q bra WAIT"), "race"),
+])  # fmt: skip
+def test_a_wrong_barrier_is_a_fault(change: tuple[str, str], words: str) -> None:
+    with pytest.raises(MachineFault, match=words):
+        stored("handed", "sm_90a", "sass", change)
+
+
+def test_bytes_that_never_come_are_a_deadlock() -> None:
+    with pytest.raises(MachineFault, match=r"deadlock.*16 bytes of copies"):
+        stored("copies", "sm_90a", "sass", ("_, [a+8], 512", "_, [a+8], 528"))
+
+
+def test_a_planted_wrong_size_of_chunks_leaves_bytes_missing(monkeypatch) -> None:
+    monkeypatch.setattr(async_copy, "_CHUNK", 8)
+    with pytest.raises(MachineFault, match="bytes of copies"):
+        stored("copies", "sm_90a", "sass")
+
+
+@pytest.mark.parametrize("text", [
+    "SYNCS.ARRIVE.TRANS64.TMASK.ART0 R2, [R4+URZ], R5",
+    "SYNCS.ARRIVE.TRANS64.A1T0 R3, [R4+URZ], RZ",  # no even register
+    "SYNCS.ARRIVE.TRANS64.A1T0 R2, [R4+URZ], R5",
+    "SYNCS.PHASECHK.TRANS64.FOO P0, [R4+URZ], R5",
+    "UBLKCP.S.G.MULTICAST [UR8], [UR6], UR4",
+    "@P0 UBLKCP.S.G [UR8], [UR6], UR4",
+    "NANOSLEEP 0x20",
+    "BRA.ANY `(.L)",
+])  # fmt: skip
+def test_what_is_not_known_is_refused(text: str) -> None:
+    with pytest.raises(Unsupported):
+        run(f".L:\n{text}\nEXIT", [])

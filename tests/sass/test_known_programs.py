@@ -1,0 +1,57 @@
+"""Programs that ptxas compiled wrongly on an H200, as machine code on the CPU: the same wrong words.
+
+`tests/fuzz/ptxas_faults.json` has the words that the device gave with ptxas 12.8 and 13.5. Those releases are tried
+where `PTXDIFF_FAULTY_PTXAS` names them (paths, separated as in PATH); the releases that Triton carries always.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ptxdiff.fuzz.assemblers import Ptxas, assembler
+from ptxdiff.fuzz.execution import MachineCodeInterpreter, NotRead
+from ptxdiff.fuzz.judge import interpreted_proof
+from ptxdiff.fuzz.oracle import THREADS
+from tests.support.sass.ptxas_releases import release
+
+TARGET = "sm_90a"
+FAULTS = json.loads((Path(__file__).parents[1] / "fuzz" / "ptxas_faults.json").read_text())
+LIVE = [f for f in FAULTS if "ptxas 13.5 -O3" in f["assemblers"]]
+"""Faults that hardware showed with 12.8 and with 13.5: all releases between have them too."""
+
+
+def _words(fault, by: Ptxas):
+    inputs = np.tile(np.array(fault["inputs"], np.uint32), (THREADS, 1))
+    done = by.assemble(fault["text"], TARGET)
+    assert done.ended == "assembled", done.words
+    (found,) = MachineCodeInterpreter(TARGET).ran(done.cubin, [inputs])
+    return (found if isinstance(found, NotRead) else found[0][0].tolist()), inputs
+
+
+def _tried(fault, version: str) -> None:
+    """The words of -O3 are those of the device, unless a form has no row; those of -O0 are right."""
+    path = release(version)
+    wrong, inputs = _words(fault, assembler(path, 3))
+    if isinstance(wrong, NotRead):
+        pytest.skip(wrong.words)
+    assert wrong == fault["given"]
+    assert _words(fault, assembler(path, 0))[0] == fault["expected"]
+    doubt, parting = interpreted_proof(fault["text"], TARGET, assembler(path, 3), inputs, 0)
+    assert doubt == "", "ptxas is accused"
+    assert parting.startswith("values first part at 0x")
+
+
+@pytest.mark.parametrize("fault", LIVE, ids=[f["skeleton"] for f in LIVE])
+def test_wrong_words_are_those_of_hardware(fault) -> None:
+    _tried(fault, "12.9")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["12.8", "13.4", "13.5"])
+@pytest.mark.parametrize("fault", LIVE, ids=[f["skeleton"] for f in LIVE])
+def test_wrong_words_of_other_releases_are_those_of_hardware(fault, version: str) -> None:
+    _tried(fault, version)

@@ -1,0 +1,88 @@
+"""Uses of registers before their scoreboard was waited for."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from ptxdiff.fuzz.assemblers import assembler
+from ptxdiff.fuzz.families import FAMILIES
+from ptxdiff.fuzz.generate import program
+from ptxdiff.fuzz.oracle import text_of
+from ptxdiff.model.targets import capability
+from ptxdiff.sass.disassembly import disassembled
+from ptxdiff.sass.scoreboards import accesses, early_uses
+from ptxdiff.sass.text import MachineFunction, functions
+from ptxdiff.triton.targets import assembler as bundled
+from ptxdiff.triton.targets import tool
+
+PLANTED = 200
+
+
+def _functions(target: str, programs: int, level: int = 3) -> list[MachineFunction]:
+    own = bundled(target)
+    some = [program(f"boards/{k}", capability(target), dict.fromkeys(FAMILIES, 1.0)) for k in range(programs)]
+    done = assembler(own.path, level, own.options).assemble(text_of(some, target), target)
+    assert done.ended == "assembled", done.words
+    return list(functions(disassembled(done.cubin, tool("nvdisasm"))).values())
+
+
+def _without_a_wait(function: MachineFunction, place: int, scoreboard: int) -> MachineFunction:
+    """The function with one bit of a wait mask cleared."""
+    instruction = function.instructions[place]
+    cleared = replace(instruction, high=instruction.high & ~(1 << 41 + 11 + scoreboard))
+    return replace(
+        function, instructions=(*function.instructions[:place], cleared, *function.instructions[place + 1 :])
+    )
+
+
+def _planted(functions_: list[MachineFunction]) -> tuple[int, int]:
+    """How many waits were removed, and how many of these were found."""
+    draw = random.Random(7)
+    places = [
+        (f, n, board) for f in functions_ for n, i in enumerate(f.instructions) for board in range(6)
+        if i.control.waits >> board & 1
+    ]  # fmt: skip
+    chosen = draw.sample(places, min(PLANTED, len(places)))
+    return len(chosen), sum(bool(early_uses(_without_a_wait(*one))) for one in chosen)
+
+
+@pytest.mark.parametrize("target", ["sm_90a", *(pytest.param(t, marks=pytest.mark.slow) for t in ("sm_80", "sm_120a"))])
+def test_it_finds_removed_waits_and_nothing_else(target: str) -> None:
+    some = _functions(target, 16)
+    assert [use.words for f in some for use in early_uses(f)] == []
+    planted, detected = _planted(some)
+    assert planted >= 20
+    assert detected >= 0.9 * planted, f"{detected} of {planted}"
+
+
+def test_the_words_name_both_instructions() -> None:
+    some = _functions("sm_90a", 2)
+    (function, place, board), *_ = [
+        (f, n, b) for f in some for n, i in enumerate(f.instructions) for b in range(6) if i.control.waits >> b & 1
+    ]
+    (use, *_) = early_uses(_without_a_wait(function, place, board))
+    assert use.set_by.text in use.words
+    assert use.used_by.text in use.words
+    assert f"scoreboard {board}" in use.words
+
+
+@pytest.mark.parametrize(
+    ("text", "reads", "writes"),
+    [
+        ("FFMA R1, R2, R3, R4", {("R", 2), ("R", 3), ("R", 4)}, {("R", 1)}),
+        ("@!P1 LDG.E.64 R2, desc[UR4][R6.64+0x10]", {("P", 1), ("R", 6), ("R", 7)}, {("R", 2), ("R", 3)}),
+        ("STG.E.128 desc[UR4][R6.64], R8", {("R", 6), ("R", 7), *(("R", n) for n in range(8, 12))}, set()),
+        ("ISETP.GE.AND P0, P1, R3, R4, P2", {("R", 3), ("R", 4), ("P", 2)}, {("P", 0), ("P", 1)}),
+        ("IMAD.WIDE R2, R4, 0x4, R6", {("R", 4), ("R", 6)}, {("R", 2), ("R", 3)}),
+        ("STS.64 [R6+UR5+0x9400], R8", {("R", 6), ("UR", 5), ("R", 8), ("R", 9)}, set()),
+        ("LDS R1, [UR5]", {("UR", 5)}, {("R", 1)}),
+        ("LDG.E R1, desc[UR8][R2.64+UR4]", {("R", 2), ("R", 3), ("UR", 4), ("UR", 5)}, {("R", 1)}),
+    ],
+)
+def test_what_an_instruction_touches(text: str, reads: set, writes: set) -> None:
+    from ptxdiff.sass.text import _instruction
+
+    assert accesses(_instruction(0, text, 0, 0)) == (reads, writes)
