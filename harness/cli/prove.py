@@ -69,7 +69,7 @@ def main(args: argparse.Namespace) -> int:
             for name in one.variants:
                 if name == args.against or (several and not case.elementwise):
                     continue
-                target = asked or one.target or default_target(case, name)
+                target = asked or one.target or default_target(case, name, args.against)
                 try:
                     proof = proof_of(
                         one.loaded, name, target, against=args.against, seconds=args.seconds, solvers=solvers

@@ -39,6 +39,11 @@ def unsettled(forms: Iterable[str], target: str) -> list[str]:
     return sorted(f for f in forms if (target, f) not in known)
 
 
+def targets() -> frozenset[str]:
+    """The targets of which some form is taught."""
+    return frozenset(target for target, _ in _taught(PATH))
+
+
 def unsettled_moves(moves: Mapping[str, StepCode], target: str) -> list[str]:
     """Those of some moves that are not taught on a target. moves: by form what the step that ran it does."""
     known = _moves(MOVES)

@@ -65,7 +65,7 @@ def flows(block: LintedBlock) -> list[ElementFlow]:
     if block.program is None or block.has_constants or trial_target(block) is None:
         return []
     clock = clock_of(block)
-    found = (_flow(block, *reading, clock) for reading in _readings(block))
+    found = (_flow(block, *reading, clock) for reading in readings(block))
     return [f for f in found if f is not None]
 
 
@@ -132,7 +132,7 @@ def _results(
     return list(found)
 
 
-def _readings(block: LintedBlock) -> list[tuple[tuple[AsmOperand, ...], list[int], list[int], int]]:
+def readings(block: LintedBlock) -> list[tuple[tuple[AsmOperand, ...], list[int], list[int], int]]:
     """The operands with their elements, the widths of arguments and results, and the pack: a few ways at most."""
     snippet = block.snippet
     pack = snippet.pack

@@ -24,7 +24,7 @@ from ptxdiff.model.derive import packs_of
 from ptxdiff.model.load import LoadedCase
 from ptxdiff.model.variants import AsmVariant, KernelVariant, Variant
 from ptxdiff.proving.search import ProofSearch, Verdict
-from ptxdiff.proving.translation import Translation, prove_translation
+from ptxdiff.proving.translation import AssembledKernel, prove_translation
 from ptxdiff.references.formats import Shaped
 from ptxdiff.sass.cubin import machine_code
 from ptxdiff.sass.disassembly import disassembled
@@ -88,7 +88,7 @@ def _setups(case: Case, variant: Variant, packs: Sequence[int]) -> list[Setup]:
     return [Setup(pack=p, block=block_of(p), shape=(ELEMENTS,), fusion=fusion) for p in own]
 
 
-def translation_of(job: Job) -> tuple[Translation, str] | Verdict:
+def translation_of(job: Job) -> tuple[AssembledKernel, str] | Verdict:
     """A job's kernel and the name of its assembler; a verdict if there is no machine code of it."""
     job = replace(job, inputs=_zeros(job))
     made = assembled(job)
@@ -113,7 +113,7 @@ def translation_of(job: Job) -> tuple[Translation, str] | Verdict:
 
     ptx = compilation.ptx if given is None else retargeted(compilation.ptx, job.target)
     entry = None if given is None else compilation.entry
-    return Translation(ptx, entry, code, job.target, tuple(block), tuple(launch.grid), make), label_of_tool(
+    return AssembledKernel(ptx, entry, code, job.target, tuple(block), tuple(launch.grid), make), label_of_tool(
         compilation.ptxas
     )
 

@@ -19,9 +19,11 @@ from ptxdiff.jobs import Job, Outcome, Setup, block_of
 from ptxdiff.judging.judge import judge
 from ptxdiff.model.arguments import format_of
 from ptxdiff.model.case import Case
+from ptxdiff.model.derive import packs_of
 from ptxdiff.model.load import LoadedCase
 from ptxdiff.model.policies import Policies, policies, variant_on
 from ptxdiff.model.reference import ReferenceFault
+from ptxdiff.model.variants import AsmVariant
 from ptxdiff.proving import graphs, kernels, queries, tracing
 from ptxdiff.proving import terms as t
 from ptxdiff.proving.assembled import ELEMENTS
@@ -35,28 +37,42 @@ _WIDE = 80
 
 
 def prove_elements(
-    loaded: LoadedCase, name: str, target: str, *, seconds: float = 60.0, solvers: Sequence[str] = ()
+    loaded: LoadedCase,
+    name: str,
+    target: str,
+    *,
+    seconds: float = 60.0,
+    solvers: Sequence[str] = (),
+    packs: Sequence[int] = (),
 ) -> Verdict:
-    """The verdict on the kernel that Triton makes of an elementwise variant, by its case's rules."""
+    """The verdict on the kernels that Triton makes of a variant, one for each pack, by its case's rules."""
     case, variant = loaded.case, loaded.case.variants[name]
     search = ProofSearch(seconds, tuple(solvers))
-    setup = Setup(block=block_of(1), shape=(ELEMENTS,), fusion=bool(variant.fusion))
-    job = Job(case, loaded.name, loaded.path, name, variant, target, setup)
+    found, done = Verdict("not settled", "nothing to prove"), list[int]()
     try:
-        found = _proved(job, policies(case, variant_on(variant, target)), search)
+        for pack in packs or (packs_of(case, variant) if isinstance(variant, AsmVariant) else (1,)):
+            setup = Setup(pack=pack, block=block_of(pack), shape=(ELEMENTS,), fusion=bool(variant.fusion))
+            job = Job(case, loaded.name, loaded.path, name, variant, target, setup)
+            verdict = _proved(job, policies(case, variant_on(variant, target)), search)
+            together = (found.program + verdict.program[:16], found.rules + verdict.rules[:16])
+            found = verdict
+            if found.verdict == "proved":
+                found = replace(found, program=together[0], rules=together[1])
+            if found.verdict != "proved":
+                break
+            done.append(pack)
     except NotModelled as reason:
         found = Verdict("not settled", f"not modelled: {reason}")
     except PtxError as error:
         found = Verdict("not settled", f"does not run: {' '.join(str(error).split())[:200]}")
-    packs = (1,) if found.verdict == "proved" else ()
     return replace(
-        found, target=target, packs=packs, solver=search.versions, seconds=seconds - search.left,
+        found, target=target, packs=tuple(done), solver=search.versions, seconds=seconds - search.left,
         tried=tuple(search.tried),
     )  # fmt: skip
 
 
 @dataclass(frozen=True)
-class _Piece:
+class _ElementPlace:
     """One element that a thread loads or stores: its tensor, its offset in bytes from the tensor's start (64 bits), its
     bits, and when."""
 
@@ -66,7 +82,7 @@ class _Piece:
     value: Term
     condition: Term
 
-    def apart(self, other: _Piece) -> Term:
+    def apart(self, other: _ElementPlace) -> Term:
         """Whether two elements have different places in their tensors."""
         mine, theirs = (t.sext(x.offset, _WIDE) for x in (self, other))
         scaled = (t.mul(mine, t.const(other.size, _WIDE)), t.mul(theirs, t.const(self.size, _WIDE)))
@@ -76,8 +92,8 @@ class _Piece:
 def _proved(job: Job, policy: Policies, search: ProofSearch) -> Verdict:
     case = job.case
     formats = {n: format_of(a) for side in (case.inputs, case.outputs) for n, a in side.items()}
-    if any(f.codes_per_unit > 1 or f.unit_bits < 8 for f in formats.values()):
-        raise NotModelled("elements that share a byte, or are truth values, in memory")
+    if any(_bytes(f) * 8 != max(f.unit_bits, 8) for f in formats.values()):
+        raise NotModelled("elements that are no whole bytes in memory")
     job = replace(job, inputs={n: np.zeros(job.setup.shape, formats[n].numpy_dtype()) for n in case.inputs})
     made = compile_job(job)
     if isinstance(made, Outcome):
@@ -121,8 +137,11 @@ def _reading(
             units[name] = other.value
         units[first] = piece.value
         values = [[units[n]] for n in (*case.inputs, *case.outputs)]
-        (refused,) = graphs.evaluated(graph, values)
+        refused = FALSE  # a storage unit may hold several codes
+        for one in graphs.evaluated(graph, values):
+            refused = t.bor(refused, one)
         below = () if inside is None else tuple(graphs.evaluated(inside, values[: len(case.inputs)]))
+        below += tuple(t.ult(units[n], t.const(2, 8)) for n in case.inputs if formats[n].unit_bits == 1)
         goals.append((t.band(piece.condition, refused), below, units))
     rules = tracing.digest_of(graph)
     found = Verdict("proved", program=program, rules=rules)
@@ -150,11 +169,18 @@ def _reading(
 
 def _anything(graph: Any, inside: Any, case: Case, formats: Mapping[str, Format]) -> bool:
     """Whether the rules refuse some result for some input of the domain, so that a proof says something."""
-    free = {n: [t.variable(f"free.{n}", formats[n].unit_bits)] for n in (*case.inputs, *case.outputs)}
-    conditions = list(graphs.evaluated(graph, [free[n] for n in (*case.inputs, *case.outputs)]))
+    free = {n: [t.variable(f"free.{n}", 8 * _bytes(formats[n]))] for n in (*case.inputs, *case.outputs)}
+    truths = {n for n, f in formats.items() if f.unit_bits == 1}
+    free |= {n: [t.zext(t.variable(f"free.{n}", 1), 8)] for n in truths}
+    conditions = [*graphs.evaluated(graph, [free[n] for n in (*case.inputs, *case.outputs)])][:1]
     if inside is not None:
         conditions += graphs.evaluated(inside, [free[n] for n in case.inputs])
     return ever(conditions)
+
+
+def _bytes(fmt: Format) -> int:
+    """Bytes of a storage unit; a truth value has one, which is 0 or 1."""
+    return max(fmt.unit_bits, 8) // 8
 
 
 def _open(asked: queries.Query, last: str, graph: Any, kernel: Kernel) -> str | None:
@@ -181,7 +207,7 @@ def _bases(job: Job, made: CompiledKernel, thread: Thread) -> dict[str, str]:
 
 def _pieces(
     access: Load | Store, bases: Mapping[str, str], formats: Mapping[str, Format], moved: list[Term]
-) -> list[_Piece]:
+) -> list[_ElementPlace]:
     """The elements of an access. Raises NotModelled if its address is not one of a tensor.
 
     moved: gets that an address is not its tensor's start and an offset, which must hold for no input.
@@ -197,11 +223,11 @@ def _pieces(
     (offset,) = t.rebuilt([access.address], from_zero)
     moved.append(t.bnot(t.eq(access.address, t.add(t.variable(base, 64), offset))))
     tensor = bases[base]
-    size = formats[tensor].unit_bits // 8
+    size = _bytes(formats[tensor])
     if access.size % size:
         raise NotModelled(f"an access to {access.size} bytes of {tensor}")
     return [
-        _Piece(
+        _ElementPlace(
             tensor,
             size,
             t.add(offset, t.const(k, 64)),
@@ -212,7 +238,7 @@ def _pieces(
     ]
 
 
-def _beside(piece: _Piece, among: Sequence[_Piece], thread: Thread) -> _Piece:
+def _beside(piece: _ElementPlace, among: Sequence[_ElementPlace], thread: Thread) -> _ElementPlace:
     """The element of another tensor in the same place, as far as a few inputs show; a solver is asked later."""
     for other in among:
         wrong = t.band(piece.condition, t.bor(piece.apart(other), t.bnot(other.condition)))

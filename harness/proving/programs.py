@@ -98,7 +98,7 @@ def run(
         for k in range(operand.count):
             place = operand.first + k
             low = k * width
-            element, mask = (_element(v, low, width) for v in (register.value, register.undefined))
+            element, mask = (element_of(v, low, width) for v in (register.value, register.undefined))
             elements[operand.tensor][place] = element
             undefined = t.bor(undefined, t.nonzero(mask))
     found = tuple(tuple(e for e in row if e is not None) for row in elements)
@@ -106,7 +106,8 @@ def run(
     return Results(found, undefined, frozenset(lane.approximate), tuple(lane.computed))
 
 
-def _element(value: Term, low: int, width: int) -> Term:
+def element_of(value: Term, low: int, width: int) -> Term:
+    """The element of a register from a bit on; one of 1 bit is a condition."""
     if value.width == 0:
         return value
     found = t.extract(value, low + width - 1, low)

@@ -36,7 +36,7 @@ SECONDS = 20.0
 
 
 @dataclass(frozen=True)
-class Translation:
+class AssembledKernel:
     """A kernel's PTX, and the machine code that ptxas made of it.
 
     text, entry: a module and the kernel in it. target: as the table of machine instructions calls it ("sm_90a").
@@ -53,7 +53,7 @@ class Translation:
     make: Callable[[], Sequence[Any]]
 
 
-def prove_translation(one: Translation, search: ProofSearch) -> Verdict:
+def prove_translation(one: AssembledKernel, search: ProofSearch) -> Verdict:
     """The verdict on machine code. Where ptxas may contract, it may have the bits of either reading."""
     try:
         plain = load_kernel(one.text, one.entry)
@@ -78,7 +78,7 @@ def _line(error: PtxError) -> str:
 
 @dataclass(frozen=True)
 class _Sides:
-    one: Translation
+    one: AssembledKernel
     readings: Sequence[Kernel]
     kernel: Kernel  # the reading whose results are wanted
     thread: Thread
@@ -86,7 +86,7 @@ class _Sides:
     made: MachineResults
 
 
-def _by_reading(one: Translation, kernel: Kernel, readings: Sequence[Kernel], search: ProofSearch) -> Verdict:
+def _by_reading(one: AssembledKernel, kernel: Kernel, readings: Sequence[Kernel], search: ProofSearch) -> Verdict:
     thread = Thread.any_of(kernel, one.block)
     if not _possible(thread.assumptions):
         raise AssertionError("no thread meets the assumptions about threads")
@@ -286,7 +286,7 @@ def _numbers(sides: _Sides, goal: Term, fixed: Sequence[Term], model: Mapping[st
 class _Launch:
     """A launch on buffers of its own. given: bytes that its memory holds, by address."""
 
-    def __init__(self, one: Translation, given: Mapping[int, bytes] | None = None) -> None:
+    def __init__(self, one: AssembledKernel, given: Mapping[int, bytes] | None = None) -> None:
         self.one = one
         self.parameters = list(one.make())
         self.buffers = [b for p in self.parameters if (b := _buffer(p)) is not None]
@@ -359,4 +359,4 @@ def _compare_with_terms(stores: Sequence[Store], numbers: Mapping[str, int], ran
             raise TermFault(f"{side}: a run stores 0x{held[0]:02x} at 0x{address:x}, terms 0x{byte:02x}")
 
 
-__all__ = ["Translation", "prove_translation"]
+__all__ = ["AssembledKernel", "prove_translation"]

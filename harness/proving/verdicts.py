@@ -36,7 +36,8 @@ from ptxdiff.references.formats import Format
 
 @dataclass(frozen=True)
 class _Unit:
-    """What one proof is about: some invocations of a block, whose elements are numbered together."""
+    """What one proof is about: some invocations of a block, whose elements are numbered together. share: outputs in
+    registers of inputs."""
 
     case: Case
     policy: Policies
@@ -44,6 +45,7 @@ class _Unit:
     target: str
     fuse: bool
     elements: int
+    share: tuple[tuple[int, int], ...] = ()
 
 
 def prove(
@@ -117,6 +119,8 @@ def proof_of(loaded: LoadedCase, name: str, target: str, *, against: str = "refe
             found = prove_elements(loaded, name, target, **options)
         else:
             found = prove(loaded.case, name, target, against=against, **options)
+            if against == REFERENCE and found.reason.startswith("undefined bits"):
+                found = _in_its_kernel(loaded, name, target, found, options)
         units = {
             n: tuple(f"0x{u:0{max(format_of(loaded.case.inputs[n]).unit_bits // 4, 1)}x}" for u in row)
             for n, row in found.inputs.items()
@@ -127,14 +131,34 @@ def proof_of(loaded: LoadedCase, name: str, target: str, *, against: str = "refe
     )  # fmt: skip
 
 
+def _in_its_kernel(loaded: LoadedCase, name: str, target: str, alone: Verdict, options: Mapping[str, Any]) -> Verdict:
+    """The verdict on asm in Triton's kernel, which may define bits that are undefined in the asm alone.
+
+    Where the kernel settles nothing, the verdict on the asm stands.
+    """
+    from ptxdiff.proving.elements import prove_elements
+
+    found = prove_elements(loaded, name, target, **options)
+    if found.verdict != "proved":
+        return alone
+    return replace(found, tried=(*alone.tried, "in Triton's kernel:", *found.tried))
+
+
 REFERENCE, SASS = "reference", "sass"
 """What a variant is proved against: its case's rules; or, of its machine code, its PTX."""
 
 
-def default_target(case: Case, name: str) -> str:
-    """sm_90a if the variant supports it, else the latest target that it names."""
-    targets = list(policies(case, _named(case, name)).targets)
-    return "sm_90a" if "sm_90a" in targets or not targets else str(targets[-1])
+def default_target(case: Case, name: str, against: str = "reference") -> str:
+    """sm_90a if the variant supports it, else the latest target that it names; of machine code, the latest whose forms
+    are taught."""
+    targets = [str(target) for target in policies(case, _named(case, name)).targets]
+    if "sm_90a" in targets or not targets:
+        return "sm_90a"
+    if against == SASS:
+        from ptxdiff.conformance.taught import targets as taught
+
+        targets = [target for target in targets if target in taught()] or targets
+    return targets[-1]
 
 
 def _together(one: str, other: str) -> str:
@@ -156,7 +180,8 @@ class _Goals:
     """Terms of which none may hold: for an element, that its result is refused, and that a bit is undefined.
 
     askable: what holds together for some input and some result if a proof says anything: that the first element's input
-    lies in the domain, and that the rules refuse the result.
+    lies in the domain, and that the rules refuse the result. shared: that a register that an output and an input share
+    changes a bit.
     """
 
     unit: _Unit
@@ -167,6 +192,7 @@ class _Goals:
     rules: str
     whole: bool
     askable: tuple[Term, ...]
+    shared: tuple[Term, ...] = ()
     other: AsmForm | None = None
 
 
@@ -184,7 +210,6 @@ def _readings(case: Case, variant: Variant, other: Variant | None, target: str, 
     assert isinstance(judged, AsmVariant)
     policy = policies(case, judged)
     form = asm_form(case, judged, pack)
-    _refuse_sharing(form, target)
     open_ = analyse(form.text, form.constraints, target=target).contraction_open
     for fuse in (False, True) if open_ else (False,):
         if other is None:
@@ -194,12 +219,27 @@ def _readings(case: Case, variant: Variant, other: Variant | None, target: str, 
             yield from _by_variant(case, policy, form, other, target, fuse, pack)
 
 
-def _refuse_sharing(form: AsmForm, target: str) -> None:
-    """Raise NotModelled where registers of operands may be shared so that bits change."""
+def _assignments(form: AsmForm, target: str) -> list[tuple[tuple[int, int], ...]]:
+    """Every way in which outputs may lie in registers of inputs that may change the bits.
+
+    Raises NotModelled where these are too many, or an output begins with an input.
+    """
     from ptxdiff.emulator import sharing
 
-    if sharing(form.text, form.constraints, target).hazards:
-        raise NotModelled("an output that may share a register with an input, and then gives other bits")
+    found = sharing(form.text, form.constraints, target)
+    if not found.complete or any(h.tied >= 0 for h in found.hazards):
+        raise NotModelled("an output that may share a register with an input, in too many ways")
+    return [tuple(sorted(chosen.items())) for chosen in found.assignments]
+
+
+def _shared_apart(unit: _Unit, variables: Mapping[str, list[Term]], elements: Sequence[Sequence[Term]]) -> list[Term]:
+    """For each assignment of shared registers, that a bit of a result is another one than with registers of its own."""
+    found = []
+    for share in _assignments(unit.form, unit.target):
+        _, others = _run(replace(unit, share=share), variables)
+        pairs = zip(elements, others, strict=True)
+        found.append(_any(t.bnot(t.eq(a, b)) for mine, theirs in pairs for a, b in zip(mine, theirs, strict=True)))
+    return found
 
 
 def _variables(case: Case, count: int) -> dict[str, list[Term]]:
@@ -221,7 +261,7 @@ def _run(unit: _Unit, variables: Mapping[str, list[Term]]) -> tuple[tuple[Result
     written = spelled(unit.form.text, unit.form.constraints, unit.form.convention)
     widths = [[_bits(format_of(a)) for a in side.values()] for side in (case.inputs, case.outputs)]
     operands = bind(parse_constraints(written.constraints), widths[0], widths[1], pack, unit.form.convention)
-    block = assemble(written.text, written.constraints, unit.target, (), unit.fuse)
+    block = assemble(written.text, written.constraints, unit.target, unit.share, unit.fuse)
     found: list[Results] = []
     elements: list[list[Term]] = [[] for _ in case.outputs]
     for first in range(0, unit.elements, pack):
@@ -278,6 +318,7 @@ def _by_rules(unit: _Unit) -> _Goals:
         tracing.digest_of(graph),
         graph.meta.get("whole", True),
         (refusable, *assumptions[:1]),
+        tuple(_shared_apart(unit, variables, elements)),
     )
 
 
@@ -290,14 +331,15 @@ def _by_variant(
     own = packs_of(case, other)
     chosen = pack if pack in own else min(own)
     against = asm_form(case, other, chosen)
-    _refuse_sharing(against, target)
     count = max(pack, chosen)
     variables = _variables(case, count)
     unit = _Unit(case, policy, form, target, fuse, count)
     results, elements = _run(unit, variables)
     if analyse(against.text, against.constraints, target=target).contraction_open:
         raise NotModelled("another variant that ptxas may contract")
-    theirs, wanted = _run(_Unit(case, policy, against, target, False, count), variables)
+    beside = _Unit(case, policy, against, target, False, count)
+    theirs, wanted = _run(beside, variables)
+    shared = (*_shared_apart(unit, variables, elements), *_shared_apart(beside, variables, wanted))
     refused = [
         _any(t.bnot(t.eq(mine[k], one[k])) for mine, one in zip(elements, wanted, strict=True)) for k in range(count)
     ]
@@ -305,7 +347,7 @@ def _by_variant(
     rules = t.digest([e for row in wanted for e in row])
     assumptions = _assumptions(case, variables, count)
     yield _Goals(
-        unit, (*results, *theirs), tuple(refused), undefined, assumptions, rules, True, assumptions[:1], against
+        unit, (*results, *theirs), tuple(refused), undefined, assumptions, rules, True, assumptions[:1], shared, against
     )
 
 
@@ -327,6 +369,10 @@ class _VariantSearch(ProofSearch):
             verdict = self._goal(goals, goal)
             if verdict is not None:
                 return replace(verdict, program=program, rules=goals.rules)
+        for goal in goals.shared:
+            if self.refute(goal, goals.assumptions, lambda *_: None, lambda asked: "bits differ") is not None:
+                words = "not modelled: an output that may share a register with an input, and then may give other bits"
+                return Verdict("not settled", words, program=program, rules=goals.rules)
         return found
 
     def emptiness(self, goals: _Goals | None) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def guessed(a):
     return tl.exp2(a)
 
 
-words = Case(
+bytes_and_words = Case(
     inputs={"a": U8, "b": U32}, outputs={"y": U32}, reference=lambda a, b: (a + (b << 3)) & 0xFFFFFFFF,
     variants={"right": plain(widened), "rare": plain(rarely_wrong)},
 )
@@ -69,36 +69,47 @@ floats = Case(
 """
 
 
-@pytest.fixture(scope="module")
-def proofs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Proof]:
-    folder: Path = tmp_path_factory.mktemp("elements")
+def verdicts(folder: Path, *names: str) -> dict[str, Proof]:
     (folder / "some.py").write_text(CASES)
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(folder)
-        main(["prove", "some.py", "--records", "out.jsonl", "--seconds", "30"])
+        main(["prove", *(f"some.py::{name}" for name in names), "--records", "out.jsonl", "--seconds", "30"])
     return {f"{p.case.rpartition('.')[2]}::{p.variant}": p for p in read(folder / "out.jsonl").proofs}
 
 
-@pytest.mark.parametrize("name", ["words::right", "outputs::right", "floats::right"])
-def test_right_functions_are_proved(name: str, proofs: dict[str, Proof]) -> None:
-    found = proofs[name]
+@pytest.fixture(scope="module")
+def proofs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Proof]:
+    return verdicts(tmp_path_factory.mktemp("elements"), "bytes_and_words")
+
+
+@pytest.fixture(scope="module")
+def more(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Proof]:
+    return verdicts(tmp_path_factory.mktemp("more"), "outputs", "floats")
+
+
+def test_a_right_function_is_proved(proofs: dict[str, Proof]) -> None:
+    found = proofs["bytes_and_words::right"]
     assert (found.verdict, found.words, found.packs) == ("proved", "", (1,))
     assert found.program
     assert found.rules
 
 
 def test_a_mistake_for_one_input_of_2_40_gets_a_run_that_shows_it(proofs: dict[str, Proof]) -> None:
-    found = proofs["words::rare"]
+    found = proofs["bytes_and_words::rare"]
     assert found.verdict == "counterexample"
     assert found.inputs == {"a": ("0x07",), "b": ("0x9e3779f9",)}
 
 
-def test_a_second_output_is_judged_too(proofs: dict[str, Proof]) -> None:
-    assert proofs["outputs::wrong"].verdict == "counterexample"
-    assert proofs["outputs::wrong"].words.startswith("z: ")
+@pytest.mark.slow  # compiles four more kernels
+def test_a_second_output_is_judged_too(more: dict[str, Proof]) -> None:
+    assert more["outputs::right"].verdict == "proved"
+    assert more["outputs::wrong"].verdict == "counterexample"
+    assert more["outputs::wrong"].words.startswith("z: ")
 
 
-def test_approximate_instructions_are_never_proved_nor_accused(proofs: dict[str, Proof]) -> None:
-    found = proofs["floats::guessed"]
+@pytest.mark.slow  # compiles four more kernels
+def test_approximate_instructions_are_never_proved_nor_accused(more: dict[str, Proof]) -> None:
+    assert more["floats::right"].verdict == "proved"
+    found = more["floats::guessed"]
     assert found.verdict == "not settled"
     assert found.words.startswith("approximate: ")

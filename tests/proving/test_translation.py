@@ -37,7 +37,7 @@ RIGHT = {
 }
 
 
-QUICK = ("sum", "branch", "floats", "approximate", "a word of 2^32", "a flush", "one thread")
+QUICK = ("sum", "floats", "a word of 2^32", "one thread")
 
 
 def sampled(names: Iterable[str]) -> list[Any]:

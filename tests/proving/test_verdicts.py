@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pytest
 
@@ -15,8 +16,8 @@ from ptxdiff.model.variants import CaseError
 from ptxdiff.proving import doubles, verdicts
 from ptxdiff.proving import terms as t
 from ptxdiff.proving.verdicts import TermFault, prove
-from ptxdiff.references import arithmetic
-from ptxdiff.references.formats import F32, U8, U32
+from ptxdiff.references import arithmetic, conversion
+from ptxdiff.references.formats import F16, F32, U8, U32
 from tests.support.proving.rewrites import OPERATIONS, RARE, RIGHT, WRONG, block, case_of, corrupted
 
 
@@ -121,6 +122,25 @@ def test_an_output_that_may_share_a_register_is_not_settled() -> None:
     assert "share a register" in found.reason
 
 
+def test_an_output_that_shares_a_register_without_another_bit_is_proved() -> None:
+    """The sum is written before the last read of $1, of which only bits that the sum keeps are read."""
+    text = (
+        "{ .reg .b32 t; and.b32 t, $2, 0; or.b32 $0, $1, t; and.b32 t, $1, 0; add.u32 $0, $0, t; add.u32 $0, $0, $2; }"
+    )
+    from ptxdiff.emulator import sharing
+
+    assert sharing(text, "=r,r,r", "sm_90a").hazards
+    found = prove(two_words(text), "it", "sm_90a")
+    assert found.verdict == "not settled"  # $0 and $2 in one register: the last sum reads $0 twice
+    text = "{ .reg .b32 t; or.b32 $0, $1, $2; and.b32 t, $1, 0; or.b32 $0, $0, t; }"
+    case = Case(
+        inputs={"a": U32, "b": U32}, outputs={"y": U32}, reference=lambda a, b: a | b,
+        variants={"it": asm(text, "=r,r,r", pack=1)},
+    )  # fmt: skip
+    assert sharing(text, "=r,r,r", "sm_90a").hazards
+    assert prove(case, "it", "sm_90a").verdict == "proved"
+
+
 def test_a_triton_function_is_not_settled() -> None:
     triton = pytest.importorskip("triton")
     from ptxdiff import plain
@@ -171,6 +191,22 @@ def test_floats_by_the_solvers_theory() -> None:
     assert wrong.verdict == "counterexample"
     (bits,) = wrong.inputs["a"]
     assert 0 < bits & 0x7FFFFFFF < 0x00800000
+
+
+def test_a_bound_of_one_ulp_for_a_conversion() -> None:
+    """Towards zero is within one ulp of the nearest, where both are normal numbers; one less is not."""
+    from ptxdiff.model.match import Domain, ulp
+
+    case = Case(
+        inputs={"a": F32}, outputs={"y": F16}, reference=partial(conversion.convert, source=F32, target=F16),
+        match=ulp(1), where=Domain("normal", lambda v: (abs(v["a"]) < 65000) & (abs(v["a"]) > 1e-4)),
+        variants={
+            "rz": asm("cvt.rz.f16.f32 $0, $1;", "=h,r", pack=1),
+            "off": asm("{ .reg .b16 t; cvt.rz.f16.f32 t, $1; max.u16 t, t, 9; sub.u16 $0, t, 1; }", "=h,r", pack=1),
+        },
+    )  # fmt: skip
+    assert prove(case, "rz", "sm_90a").verdict == "proved"
+    assert prove(case, "off", "sm_90a").verdict == "counterexample"
 
 
 def test_approximate_instructions_are_not_settled() -> None:

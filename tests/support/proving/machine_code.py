@@ -8,7 +8,7 @@ import numpy as np
 
 from ptxdiff.emulator import Buffer
 from ptxdiff.proving.search import ProofSearch, Verdict
-from ptxdiff.proving.translation import Translation, prove_translation
+from ptxdiff.proving.translation import AssembledKernel, prove_translation
 from ptxdiff.sass.cubin import MachineCode, Parameter, machine_code
 from ptxdiff.sass.disassembly import disassembled
 from ptxdiff.triton.machinecode import cubin_of
@@ -41,7 +41,7 @@ ret;
 
 def translation(
     ptx: str, *, made_of: str | None = None, code: MachineCode | None = None, ptxas: str = "", level: int | None = None
-) -> Translation:
+) -> AssembledKernel:
     """A kernel and its machine code. made_of: another text, of which the machine code is made instead."""
     target = re.search(r"\.target (\S+)", ptx)
     assert target is not None
@@ -54,7 +54,7 @@ def translation(
         inputs = [Buffer(np.zeros(THREADS, np.uint32), f"in{k}") for k in range(count - 1)]
         return [*inputs, Buffer(np.zeros(THREADS, np.uint32), "out", defined=False)]
 
-    return Translation(ptx, None, code, target[1], (THREADS, 1, 1), (1,), make)
+    return AssembledKernel(ptx, None, code, target[1], (THREADS, 1, 1), (1,), make)
 
 
 def by_hand(body: str, inputs: int) -> MachineCode:
@@ -63,6 +63,6 @@ def by_hand(body: str, inputs: int) -> MachineCode:
     return MachineCode("kernel", "sm_90", written(body), places, 0x210, {}, 0, 0)
 
 
-def proved(one: Translation, seconds: float = 60.0) -> Verdict:
+def proved(one: AssembledKernel, seconds: float = 60.0) -> Verdict:
     """The verdict on it."""
     return prove_translation(one, ProofSearch(seconds, ()))
