@@ -32,7 +32,7 @@ from ptxdiff.sweep.oracle import Oracle
 from ptxdiff.sweep.result import ROW
 from ptxdiff.triton.elementwise import InlineAsm
 
-SHAPES = ((2048, 4), (2048, 8), (4096, 4), (4096, 8), (2048, 16))
+SHAPES = ((2048, 4), (2048, 8), (4096, 8))
 INTEGER = ("IADD", "LOP3", "SHF", "LEA", "IMNMX", "VIMNMX", "ISETP", "SEL", "PRMT", "VIADD", "BMSK", "SGXT", "PLOP3")
 
 
@@ -98,7 +98,7 @@ def loop_opcodes(text):
 
 
 def counted(name):
-    for block, warps in SHAPES[:3]:
+    for block, warps in SHAPES:
         oracle, in_memory, single = row_kernels(name, block, warps)
         bits = next(iter(oracle.outputs.values())).unit_bits
         for words, kernel, pointers in (
