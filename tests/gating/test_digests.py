@@ -86,6 +86,21 @@ def test_other_inputs_are_refused_and_do_not_count_as_equal_bits(base, folder):
     assert any("in the baseline but not in the run" in f.text for f in decision.findings)
 
 
+def test_sets_that_are_swept_are_told_apart(base):
+    """They have no digest of their inputs. As one row, only the smaller of two sets would count."""
+    chosen = [r for r in base.results if r.verdict == "pass" and r.outputs_digest and r.key.backend == "gpu"]
+    item = [r for r in chosen if r.key.item == chosen[0].key.item][:2]
+    swept = [
+        dataclasses.replace(
+            r, inputs_digest="", total=total, judged={}, unchecked=0, key=dataclasses.replace(r.key, input_set=name)
+        )
+        for r, name, total in zip(item, ("words-16/1", "constants-16/1"), (1000, 10), strict=True)
+    ]
+    for results, total, rows in ((swept, 1010, 2), (swept[:1], 1000, 1)):
+        whole, *inputs = digests.condensed(dataclasses.replace(base, results=results)).results
+        assert (whole.total, len(inputs)) == (total, rows)
+
+
 def test_a_failure_among_many_passes_is_the_items_verdict(base, folder):
     decision = decided(one(base, synthetic.failing), folder)
     assert decision.code == CORRECTNESS
