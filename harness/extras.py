@@ -44,7 +44,9 @@ SLOW_WITHOUT_COMPILER = (
 
 def installed(package: str) -> bool:
     """Whether a package can be imported; it is not imported."""
-    return package in sys.modules or importlib.util.find_spec(package) is not None
+    if package in sys.modules:
+        return sys.modules[package] is not None  # None: an import of it is an error, as of a package that is missing
+    return importlib.util.find_spec(package) is not None
 
 
 def require(*packages: str, purpose: str) -> None:

@@ -107,10 +107,11 @@ def _on_cluster(args: argparse.Namespace, folder: Path) -> int:
     try:
         with tempfile.TemporaryDirectory() as nothing, joined(args.cluster, Path(nothing)) as tasks:
             target = _cluster_target(args, tasks.nodes.targets)
-            plan = _plan(args, target)
-            needs = gpu(target) if target in tasks.nodes.targets and not args.no_gpu else CPU
+            needs = gpu(target) if target in tasks.nodes.targets and not args.no_gpu and not args.no_run else CPU
+            plan = replace(_plan(args, target), interpreted=not needs.gpus and not args.no_run)
             running = ClusterFuzz(tasks, _campaign(plan, None, folder / JOURNAL), needs)
-            where = "on GPUs of the cluster" if needs.gpus else "without a GPU: only crashes, hangs and refusals"
+            where = "machine code on the CPU" if plan.interpreted else "only crashes, hangs and refusals"
+            where = "on GPUs of the cluster" if needs.gpus else where
             say(f"{target}, {', '.join(a.label for a in plan.assemblers)}, {where}")
             running.run(args.seconds, args.programs, _progress)
     except ClusterError as error:

@@ -23,7 +23,7 @@ from ptxdiff.cluster.tasks import Event, Lost, Tasks, Yielded
 from ptxdiff.emulator import PtxError
 from ptxdiff.fuzz.assemblers import Ptxas
 from ptxdiff.fuzz.campaign import FuzzCampaign, Tried
-from ptxdiff.fuzz.execution import GpuRunner
+from ptxdiff.fuzz.execution import GpuRunner, MachineCodeInterpreter
 from ptxdiff.fuzz.judge import BatchJudge, FuzzPlan, JudgedBatch, PtxasFault, prepared
 from ptxdiff.fuzz.oracle import emulated, inputs_of
 from ptxdiff.processes.child import Device
@@ -104,7 +104,7 @@ class ClusterFuzz:
             return "tried another plan, or other files of the assemblers"
         if judged.programs + judged.refused != plan.batch:
             return f"tried {judged.programs + judged.refused} programs of {plan.batch}"
-        runs = judged.programs * len(plan.assemblers) if self.needs.gpus else 0
+        runs = judged.programs * len(plan.assemblers) if self.needs.gpus or plan.interpreted else 0
         if judged.runs != runs and not judged.findings and not judged.known:
             return f"ran {judged.runs} programs of {runs}, but reports no assembler that failed"
         return next((words for f in judged.findings if (words := unfounded(f))), "")
@@ -153,7 +153,8 @@ def on_node(
     Raises NoAssembler, and RuntimeError if Ray gave this task no GPU of the target.
     """
     here = replace(plan, assemblers=tuple(_found(a, files[a.path], plan.target) for a in plan.assemblers))
-    runner = GpuRunner(_device_for(plan.target)) if gpu else None
+    interpreter = MachineCodeInterpreter(plan.target) if plan.interpreted else None
+    runner = GpuRunner(_device_for(plan.target)) if gpu else interpreter
     judged = BatchJudge(here, runner, before).judge(prepared(here, number))
     own = {a.path: digest_of_file(a.path) for a in here.assemblers}
     yield replace(judged, plan=digest_of_plan(here, own))

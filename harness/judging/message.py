@@ -39,10 +39,16 @@ _EXCHANGED = re.compile(r"place (\d+) of a pack holds the result of place (\d+)"
 
 
 def _exchanged_places(judgement: Judgement) -> str:
-    """The cause and the repair if every wrong code is the result of another place in its pack; "" otherwise."""
+    """The cause and the repair if every wrong code is the result of another place in its pack; "" otherwise.
+
+    Only if the places hold each other's results. A place that has another's, which keeps its own, may be chance: abs for
+    neg is so where a number stands beside its negation.
+    """
     if judgement.classes.get("positional", 0) != judgement.different:
         return ""
     found = dict.fromkeys(m.groups() for note in judgement.notes if (m := _EXCHANGED.search(note)))
+    if {here for here, _ in found} != {there for _, there in found}:
+        return ""
     moves = ", ".join(f"place {here} of a pack has the result of place {there}" for here, there in list(found)[:4])
     return f"results in other places, {moves}: swap the operands that fill them"
 
