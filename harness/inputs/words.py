@@ -491,7 +491,7 @@ def _numbers_beside(lanes: _Lanes, numbers: Sequence[Number]) -> Codes:
     }
     made = [np.zeros((0, len(lanes.single)), dtype=np.int64)]
     two = list(itertools.combinations(range(len(lanes.single)), 2))
-    room = max(4, int((_TWO_NUMBERS // lanes.pack / max(1, 2 * len(two))) ** 0.5))
+    room = max(2, int((_TWO_NUMBERS // lanes.pack / max(1, 2 * len(two))) ** 0.5))
     for number, (i, j) in enumerate(two):
         columns = [_mixed(beside[f], _few(f), room) for f in (lanes.single[i], lanes.single[j])]
         one, other = (grid.reshape(-1) for grid in np.meshgrid(*columns, indexing="ij"))
