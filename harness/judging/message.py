@@ -41,8 +41,8 @@ _EXCHANGED = re.compile(r"place (\d+) of a pack holds the result of place (\d+)"
 def _exchanged_places(judgement: Judgement) -> str:
     """The cause and the repair if every wrong code is the result of another place in its pack; "" otherwise.
 
-    Only if the places hold each other's results. A place that has another's, which keeps its own, may be chance: abs for
-    neg is so where a number stands beside its negation.
+    Only if the places hold each other's results. A place that has another's, which keeps its own, may be chance: abs
+    for neg is so where a number stands beside its negation.
     """
     if judgement.classes.get("positional", 0) != judgement.different:
         return ""
