@@ -47,7 +47,7 @@ def _exchanged_places(judgement: Judgement) -> str:
     if judgement.classes.get("positional", 0) != judgement.different:
         return ""
     found = dict.fromkeys(m.groups() for note in judgement.notes if (m := _EXCHANGED.search(note)))
-    if {here for here, _ in found} != {there for _, there in found}:
+    if not found or {here for here, _ in found} != {there for _, there in found}:
         return ""
     moves = ", ".join(f"place {here} of a pack has the result of place {there}" for here, there in list(found)[:4])
     return f"results in other places, {moves}: swap the operands that fill them"

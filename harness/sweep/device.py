@@ -41,6 +41,7 @@ from ptxdiff.triton.launch import TensorLayout as Argument
 
 StartKernel = Callable[[Mapping[str, Tensor]], Any]
 TallyRows = Callable[[Tensor, int], Tensor]
+"""Tallies rows without memory: the number of the first input and how many rows; see `ptxdiff.sweep.fused.registers`."""
 
 
 @dataclass
@@ -90,20 +91,21 @@ class DeviceSweep:
     """One sweep. count must be a multiple of `ROW`.
 
     launch: starts the kernel on tensors by name, for `chunk` inputs. views: the torch dtype of each pointer.
-    in_registers: tallies rows without memory, see `ptxdiff.sweep.fused.registers`; None if all chunks run as `launch`.
+    in_registers: makes the `TallyRows` of the sweep's oracle; None if all chunks run as `launch`.
     """
 
     def __init__(
         self, job: Job, policy: Policies, generator: Generator, count: int, launch: StartKernel,
         arguments: tuple[Argument, ...], views: Mapping[str, torch.dtype], *, device: str, compiled: bool,
-        first: int = 0, in_registers: TallyRows | None = None,
+        first: int = 0, in_registers: Callable[[Oracle], TallyRows] | None = None,
     ) -> None:  # fmt: skip
         if count % ROW or first % ROW:
             raise ValueError(f"a sweep has a multiple of {ROW} inputs, not {count} from {first} on")
         self.job, self.policy, self.count, self.first = job, policy, count, first
         self.oracle = Oracle(job.case, policy, generator)
         self.examiner = Examiner(self.oracle, first, count // ROW, device)
-        self.launch, self.device, self.in_registers = launch, device, in_registers
+        self.launch, self.device = launch, device
+        self.in_registers = None if in_registers is None else in_registers(self.oracle)
         self.chunk = job.setup.shape[0]
         self.buffers = {
             a.name: ChunkTensor(replace(a, shape=(self.chunk,), row_stride=None), device, views[a.name])

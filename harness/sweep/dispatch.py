@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from ptxdiff.backends import gpu
@@ -22,7 +23,6 @@ from ptxdiff.sweep.device_time import copy_floor
 from ptxdiff.sweep.fused.registers import asm_in_registers, sweep_in_registers
 from ptxdiff.sweep.fused.translation import NotFused
 from ptxdiff.sweep.kernels import built_ahead, chunk_job, unit_bytes
-from ptxdiff.sweep.oracle import Oracle
 from ptxdiff.sweep.result import Swept, blocks_of
 from ptxdiff.sweep.tuples import sweep_tuples
 from ptxdiff.triton.build import Built
@@ -63,7 +63,6 @@ def _run(job: Job, policy: Policies, inputs: InputSet, *, compiled: bool, made: 
         return Swept(refused(built), Judgement())
     views = {t.name: gpu.torch_dtype(t.format) for t in launch.tensors}
     asm = asm_in_registers(job, inputs) if compiled else None
-    oracle = Oracle(job.case, policy, inputs.generator)
 
     def start(pointers: Mapping[str, Any]) -> None:
         gpu.start(job, launch, pointers)
@@ -72,7 +71,7 @@ def _run(job: Job, policy: Policies, inputs: InputSet, *, compiled: bool, made: 
         found = DeviceSweep(
             job, policy, inputs.generator, inputs.count, start, launch.tensors, views,
             device=gpu.DEVICE, compiled=compiled, first=inputs.first,
-            in_registers=sweep_in_registers(oracle, asm) if asm is not None else None,
+            in_registers=None if asm is None else partial(sweep_in_registers, asm),
         ).run()  # fmt: skip
         floor = copy_floor(inputs.count * unit_bytes(job) // 2, gpu.DEVICE)
     except (OracleFault, NotFused):

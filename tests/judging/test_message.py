@@ -64,6 +64,27 @@ def test_the_side_of_a_special_value_is_said(expected, got, words):
     assert sum(found.kinds.values()) == sum(found.classes.values()) == 1
 
 
+HELD = "y: place {} of a pack holds the result of place {}"
+
+
+@pytest.mark.parametrize(
+    ("moves", "cause"),
+    [
+        (
+            [(0, 1), (1, 0)],
+            "results in other places, place 0 of a pack has the result of place 1, place 1 of a pack has ",
+        ),
+        ([(0, 1)], ""),  # as abs for neg, where each number stands beside its negation
+        ([], ""),
+    ],
+)
+def test_places_that_hold_each_others_results_are_the_cause(moves, cause):
+    found = Judgement(total=8, different=4, classes={"positional": 4}, notes=[HELD.format(*move) for move in moves])
+    line = said(found)
+    assert line.startswith(cause or "4 of 8 codes differ")
+    assert line.endswith("4 of 8 codes differ (positional 4)")
+
+
 def test_the_expected_values_in_other_places_are_called_that():
     order = [*range(TINY, TINY + 6), ONE, 0]
     found = judged(order, [*order[4:], *order[:4]], whole=True)

@@ -27,6 +27,8 @@ from ptxdiff.triton.targets import assembler, tool
 pytest.importorskip("torch")
 pytest.importorskip("triton")
 
+from tests.support.sass.fault_kernels import ABSOLUTE
+
 TARGET = "sm_100a"
 
 CASE = """
@@ -34,23 +36,7 @@ import numpy as np
 from ptxdiff import Case, PtxasFailure, ptx
 from ptxdiff.references.formats import I32
 
-TEXT = '''.version 8.7
-.target sm_100a
-.address_size 64
-.visible .entry kernel(.param .u64 a, .param .u64 b, .param .u64 d) {
-.reg .b32 %r<9>; .reg .b64 %p<3>; .reg .b64 %o;
-mov.u32 %r0, %tid.x;
-mul.wide.u32 %o, %r0, 4;
-ld.param.u64 %p0, [a]; ld.param.u64 %p1, [b]; ld.param.u64 %p2, [d];
-add.u64 %p0, %p0, %o; add.u64 %p1, %p1, %o; add.u64 %p2, %p2, %o;
-ld.global.b32 %r1, [%p0]; ld.global.b32 %r2, [%p1];
-neg.s32 %r3, %r1;
-max.s32 %r4, %r1, %r3;
-max.s32 %r5, %r4, %r2;
-st.global.b32 [%p2], %r5;
-ret;
-}
-'''
+TEXT = '''@ABSOLUTE@'''
 
 def larger(x, y):
     x, y = (((v & 0xffffffff) ^ 0x80000000) - 0x80000000 for v in (x, y))
@@ -61,7 +47,7 @@ case = Case(
     inputs={"x": I32["T"], "y": I32["T"]}, outputs={"d": I32["T"]}, reference=larger, sizes=[{"T": 64}],
     variants={"maximum": ptx(TEXT, grid=1, block=64, parameters=["x", "y", "d"], EXPECTED)},
 )
-"""
+""".replace("@ABSOLUTE@", ABSOLUTE)
 DECLARED = 'expected_failure=PtxasFailure(assemblers={"ptxas 12.9 -O3": "wrong"}, reason="pytorch 190973")'
 
 

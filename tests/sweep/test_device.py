@@ -22,7 +22,6 @@ from ptxdiff.references import arithmetic, conversion  # noqa: E402
 from ptxdiff.references.formats import E2M1, E2M3X2, E4M3, F16  # noqa: E402
 from ptxdiff.sweep import OracleFault, device  # noqa: E402
 from ptxdiff.sweep.device import DeviceSweep  # noqa: E402
-from ptxdiff.sweep.oracle import Oracle  # noqa: E402
 from ptxdiff.triton.launch import TensorLayout as Argument  # noqa: E402
 
 FORMATS = {"a": E2M1, "b": F16}
@@ -219,21 +218,23 @@ MANY = 16 * CHUNK  # of which chunks 0, 7, 8 and 15 run as the kernel under test
 INSIDE, OWN_CHUNK = 3 * CHUNK + 5, 7 * CHUNK + 5
 
 
-def rows_by(case, launch):
-    """Tallies of rows by a kernel that makes its inputs itself."""
-    oracle = Oracle(case, policies(case, case.variants["v"]), GENERATOR)
+def rows_by(launch):
+    """Makes tallies of rows by a kernel that makes its inputs itself."""
 
-    def tallies(first, rows):
-        tables = []
-        for row in range(rows):
-            number = first + row * CHUNK
-            units = {n: GENERATOR.units(n, number + torch.arange(CHUNK)).to(torch.int64) for n in FORMATS}
-            outputs = torch.zeros(CHUNK, dtype=torch.int16)
-            launch({"a": units["a"].to(torch.uint8), "b": units["b"].to(torch.int16), "c": outputs})
-            tables.append(oracle.tally(number, outputs))
-        return torch.cat(tables, 1)
+    def of_oracle(oracle):
+        def tallies(first, rows):
+            tables = []
+            for row in range(rows):
+                number = first + row * CHUNK
+                units = {n: GENERATOR.units(n, number + torch.arange(CHUNK)).to(torch.int64) for n in FORMATS}
+                outputs = torch.zeros(CHUNK, dtype=torch.int16)
+                launch({"a": units["a"].to(torch.uint8), "b": units["b"].to(torch.int16), "c": outputs})
+                tables.append(oracle.tally(number, outputs))
+            return torch.cat(tables, 1)
 
-    return tallies
+        return tallies
+
+    return of_oracle
 
 
 def wrong_at(number):
@@ -250,7 +251,7 @@ def test_of_a_sweep_in_registers_few_chunks_run_as_the_kernel_under_test():
         right(pointers)
 
     plain = sweep(case, right, count=MANY)
-    found = sweep(case, launch, count=MANY, in_registers=rows_by(case, right))
+    found = sweep(case, launch, count=MANY, in_registers=rows_by(right))
     assert np.array_equal(found.sums, plain.sums)
     assert found.judgement.passed
     assert found.judgement.total == plain.judgement.total
@@ -260,24 +261,24 @@ def test_of_a_sweep_in_registers_few_chunks_run_as_the_kernel_under_test():
 
 def test_a_mistake_outside_those_chunks_is_found_in_registers():
     case = case_of(exact())
-    found = sweep(case, wrong_at(INSIDE), count=MANY, in_registers=rows_by(case, wrong_at(INSIDE)))
+    found = sweep(case, wrong_at(INSIDE), count=MANY, in_registers=rows_by(wrong_at(INSIDE)))
     assert (found.judgement.different, found.failing) == (1, INSIDE)
 
 
 def test_where_the_two_kernels_differ_all_inputs_run_as_the_kernel_under_test():
     """Each is wrong at one input. Only the mistakes of the kernel under test count, and they are found."""
     case, right = case_of(exact()), kernel(FAULTS["none"])
-    found = sweep(case, wrong_at(OWN_CHUNK), count=MANY, in_registers=rows_by(case, right))
+    found = sweep(case, wrong_at(OWN_CHUNK), count=MANY, in_registers=rows_by(right))
     assert (found.judgement.different, found.failing) == (1, OWN_CHUNK)
     assert any("gives other results" in note for note in found.notes)
-    found = sweep(case, right, count=MANY, in_registers=rows_by(case, wrong_at(OWN_CHUNK)))
+    found = sweep(case, right, count=MANY, in_registers=rows_by(wrong_at(OWN_CHUNK)))
     assert found.judgement.passed
     assert found.faults == []
 
 
 def test_a_result_that_is_wrong_in_registers_alone_is_a_fault_and_no_pass():
     case, right = case_of(exact()), kernel(FAULTS["none"])
-    found = sweep(case, right, count=MANY, in_registers=rows_by(case, wrong_at(INSIDE)))
+    found = sweep(case, right, count=MANY, in_registers=rows_by(wrong_at(INSIDE)))
     assert any("run again" in fault for fault in found.faults)
 
 

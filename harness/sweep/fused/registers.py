@@ -63,7 +63,7 @@ def asm_in_registers(job: Job, inputs: InputSet) -> InlineAsm | None:
     return InlineAsm(form.text, form.constraints, form.pack)
 
 
-def sweep_in_registers(oracle: Oracle, asm: InlineAsm) -> Callable[[Tensor, int], Tensor]:
+def sweep_in_registers(asm: InlineAsm, oracle: Oracle) -> Callable[[Tensor, int], Tensor]:
     """A function of the number of the first input and of a number of rows. It returns `Oracle.tally` of these rows.
 
     The first call makes the kernel, and raises NotFused if none can be made.
