@@ -28,6 +28,8 @@ EXTRA_OF = {
     "pygls": "lsp",
     "lsprotocol": "lsp",
     "argcomplete": "completion",
+    "cuda": "gpu",
+    "pynvml": "gpu",
 }
 """The extra that brings a package, by the package's import name."""
 

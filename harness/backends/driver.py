@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ptxdiff.extras import advice
+
 
 class NoDriver(RuntimeError):
     """The bindings of the driver API are not installed here."""
@@ -75,7 +77,7 @@ def bindings() -> Any:
     try:
         from cuda.bindings import driver  # type: ignore[import-not-found, unused-ignore]
     except ImportError:
-        raise NoDriver("launching PTX needs cuda-python: pip install cuda-python") from None
+        raise NoDriver(advice(["cuda"], "launching PTX by the driver")) from None
     return driver
 
 
