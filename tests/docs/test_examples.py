@@ -60,7 +60,14 @@ def matches(expected: list[str], output: str) -> bool:
 WITH_CONSOLE = [p for p in PAGES_BY_HAND if any(language == "console" for language, _ in blocks(p))]
 
 
-@pytest.mark.parametrize("page", WITH_CONSOLE, ids=lambda p: p.stem)
+# Each runs whole sessions of pytest: those that a newcomer follows first run with every change.
+_FIRST = ("first-bug", "read-a-failure")
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(p, id=p.stem, marks=() if p.stem in _FIRST else pytest.mark.slow) for p in WITH_CONSOLE],
+)
 def test_a_page_shows_what_its_commands_print(page, tmp_path):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (tmp_path, ROOT))), "COLUMNS": "500"}
     environment.pop("PYTEST_XDIST_WORKER_COUNT", None)

@@ -9,6 +9,7 @@ import pytest
 from ptxdiff import run_ptx
 from ptxdiff.sass.errors import MachineFault, Unsupported
 from ptxdiff.triton.targets import tool
+from tests.support.sampling import paired
 from tests.support.sass.assembly import LOAD, STORE, run
 
 TARGETS = ("sm_75", "sm_80", "sm_90a", "sm_100a", "sm_121a")
@@ -128,8 +129,7 @@ BODIES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("name", BODIES)
+@pytest.mark.parametrize(("name", "target"), paired(BODIES, TARGETS, 3))
 def test_machine_code_gives_the_bits_of_the_ptx(name: str, target: str) -> None:
     body = BODIES[name]
     if name == "reduce" and target == "sm_75":

@@ -10,6 +10,7 @@ from ptxdiff.emulator.kernel.warp import fragments
 from ptxdiff.sass import matrices
 from ptxdiff.sass.errors import Unsupported
 from ptxdiff.triton.targets import probe
+from tests.support.sampling import paired
 
 THREADS = 64
 KERNEL = """
@@ -55,8 +56,7 @@ def run(name: str, target: str, level: str) -> np.ndarray:
     return y
 
 
-@pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100a"])
-@pytest.mark.parametrize("name", BODIES)
+@pytest.mark.parametrize(("name", "target"), paired(BODIES, ["sm_80", "sm_90a", "sm_100a"], 3))
 def test_machine_code_gives_the_bits_of_the_ptx(name: str, target: str) -> None:
     wanted = run(name, target, "ptx")
     assert len(np.unique(wanted)) > 8
