@@ -8,7 +8,7 @@ their definitions say. A counterexample is run on the emulator before it is beli
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -233,13 +233,57 @@ def _assignments(form: AsmForm, target: str) -> list[tuple[tuple[int, int], ...]
 
 
 def _shared_apart(unit: _Unit, variables: Mapping[str, list[Term]], elements: Sequence[Sequence[Term]]) -> list[Term]:
-    """For each assignment of shared registers, that a bit of a result is another one than with registers of its own."""
+    """For each assignment of shared registers, that a bit of a result is another one than with registers of its own, or
+    is undefined."""
     found = []
     for share in _assignments(unit.form, unit.target):
-        _, others = _run(replace(unit, share=share), variables)
+        results, others = _run(replace(unit, share=share), variables)
         pairs = zip(elements, others, strict=True)
-        found.append(_any(t.bnot(t.eq(a, b)) for mine, theirs in pairs for a, b in zip(mine, theirs, strict=True)))
+        apart = _any(t.bnot(t.eq(a, b)) for mine, theirs in pairs for a, b in zip(mine, theirs, strict=True))
+        found.append(t.bor(apart, _any(r.undefined for r in results)))
     return found
+
+
+def prove_sharing(
+    case: Case,
+    variant: AsmVariant,
+    target: str,
+    pack: int,
+    shown: Callable[[Mapping[str, tuple[int, ...]]], str],
+    *,
+    fuse: bool = False,
+    seconds: float = 10.0,
+) -> Verdict:
+    """Whether outputs of asm give the same bits in registers of inputs, in every assignment and for all inputs.
+
+    shown: runs the asm on the storage units of one invocation, and returns what is wrong then, or "". Without that no
+    input is a counterexample.
+    """
+    search = ProofSearch(seconds, ())
+
+    def believed(model: Mapping[str, int], exact: bool) -> Verdict | None:
+        numbers = {f"x{i}_{k}": 0 for i in range(len(case.inputs)) for k in range(pack)} | dict(model)
+        units = {n: tuple(numbers[f"x{i}_{k}"] for k in range(pack)) for i, n in enumerate(case.inputs)}
+        words = "" if case.domain is not None and not np.all(_inside(case, _arrays(case, units))) else shown(units)
+        return Verdict("counterexample", words, inputs=units) if words else None
+
+    try:
+        unit = _Unit(case, policies(case, variant), asm_form(case, variant, pack), target, fuse, pack)
+        variables = _variables(case, pack)
+        results, elements = _run(unit, variables)
+        assumptions = _assumptions(case, variables, pack)
+        goals = [_any(r.undefined for r in results), *_shared_apart(unit, variables, elements)]
+        found = None
+        for goal in goals:
+            found = search.refute(goal, assumptions, believed, lambda asked: None)
+            if found is not None:
+                break
+    except NotModelled as reason:
+        found = Verdict("not settled", f"not modelled: {reason}")
+    except (PtxError, CaseError) as error:
+        found = Verdict("not settled", f"does not assemble: {' '.join(str(error).split())[:200]}")
+    found = found or Verdict("proved")
+    return replace(found, target=target, packs=(pack,), solver=search.versions, seconds=seconds - search.left)
 
 
 def _variables(case: Case, count: int) -> dict[str, list[Term]]:
@@ -370,7 +414,7 @@ class _VariantSearch(ProofSearch):
             if verdict is not None:
                 return replace(verdict, program=program, rules=goals.rules)
         for goal in goals.shared:
-            if self.refute(goal, goals.assumptions, lambda *_: None, lambda asked: "bits differ") is not None:
+            if self.refute(goal, goals.assumptions, lambda *_: None, lambda asked: None) is not None:
                 words = "not modelled: an output that may share a register with an input, and then may give other bits"
                 return Verdict("not settled", words, program=program, rules=goals.rules)
         return found
