@@ -6,12 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from ptxdiff.jobs import Backend, Job, Outcome
-from ptxdiff.model.arguments import format_of
-from ptxdiff.model.case import Case
 from ptxdiff.model.variants import AsmVariant
+from ptxdiff.proving.on_device import arrays_of
 from ptxdiff.proving.search import Verdict
 from ptxdiff.proving.solving import available
 from ptxdiff.records import UNPROVED
@@ -53,21 +50,12 @@ class SharedRegisters:
         pack = job.setup.pack
 
         def shown(units: Mapping[str, tuple[int, ...]]) -> str:
-            inputs = arrays_of(job.case, units)
+            inputs = arrays_of(job.case.inputs, units)
             one = replace(job, inputs=inputs, setup=replace(job.setup, shape=(pack,)))
             return "; ".join(self.backend.run(one).findings)
 
         found = prove_sharing(job.case, job.variant, job.target, pack, shown, fuse=job.setup.fusion, seconds=SECONDS)
-        return found, arrays_of(job.case, found.inputs) if found.inputs else {}
-
-
-def arrays_of(case: Case, units: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
-    """Storage units as arrays in the formats' dtypes."""
-    found = {}
-    for name, argument in case.inputs.items():
-        kind = np.dtype(format_of(argument).numpy_dtype())
-        found[name] = np.array(units[name], f"u{kind.itemsize}").view(kind)
-    return found
+        return found, arrays_of(job.case.inputs, found.inputs) if found.inputs else {}
 
 
 def _noted(outcome: Outcome, words: str) -> Outcome:
