@@ -141,8 +141,14 @@ RUNS = (
     ),
     Option(
         "prove",
-        "prove each variant's asm right for all inputs as well, in an item of its own; needs ptxdiff[prove]",
+        "prove each elementwise variant right for all inputs as well, in an item of its own; needs ptxdiff[prove]",
         facts={"action": "store_true"},
+    ),
+    Option(
+        "prove-against",
+        "what --prove asks about (repeatable): reference, the default, or sass, the machine code of every variant's "
+        "kernels against their PTX",
+        facts=_repeated(choices=("reference", "sass")),
     ),
 )  # fmt: skip
 """The options of a run: `--ptx-WORD` of pytest, `--WORD` of `ptxdiff run`."""

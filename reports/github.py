@@ -149,7 +149,7 @@ def _table(found: View, rows: list[Row]) -> str:
     head = "| case | variant | " + " | ".join(map(markdown_text, found.targets)) + " |"
     lines = [head, "|---" * (len(found.targets) + 2) + "|"]
     for row in rows:
-        cells = " | ".join(c.state.symbol + "".join(e.symbol for e in c.evidence) for c in row.cells.values())
+        cells = " | ".join(c.state.symbol + "".join(e.symbol for e in c.marks) for c in row.cells.values())
         lines.append(f"| {markdown_code(row.case)} | {markdown_code(row.variant)} | {cells} |")
     return "\n".join(lines)
 

@@ -30,7 +30,7 @@ from ptxdiff.reports.conformance import LedgerTable, ledger
 from ptxdiff.reports.failing_map import map_anchor
 from ptxdiff.reports.forked import in_forks
 from ptxdiff.reports.history import KINDS, History, history, seconds
-from ptxdiff.reports.model import EVIDENCE, STATES, FailureGroup, View, anchor, reasons, shape_order, view
+from ptxdiff.reports.model import EVIDENCE, PROVED, STATES, FailureGroup, View, anchor, reasons, shape_order, view
 from ptxdiff.reports.packing import Keeper
 from ptxdiff.reports.timing import Measured, looped, measured
 from ptxdiff.reports.verdict import environment_rows, headline_facts, overall
@@ -328,6 +328,7 @@ def _environment() -> Environment:
     env.globals |= {
         "STATES": STATES,
         "EVIDENCE": EVIDENCE,
+        "PROVED": PROVED,
         "KINDS": KINDS,
         "LEDGER_SHOWN": LEDGER_SHOWN,
         "SWEPT_SHOWN": SWEPT_SHOWN,

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from ptxdiff.records import CaseInfo, Offender, Result, RunRecords, VariantInfo
+from ptxdiff.records import CaseInfo, Offender, Proof, Result, RunRecords, VariantInfo
 from ptxdiff.records.causes import blocks, cause_in_words, cause_of, shown_first
 
 
@@ -72,6 +72,10 @@ EVIDENCE: dict[str, Evidence] = {
         Evidence("none", "", "", "nothing was executed"),
     )
 }
+PROVED = Evidence(
+    "proved", "∀", "proved", "the code around the instructions is right for all inputs, by a solver; no run on a device"
+)
+"""Beside the evidence of a pass, which says who computed the bits that were tried."""
 STRENGTH = {name: rank for rank, name in enumerate(reversed(EVIDENCE))}
 
 BACKENDS = ("gpu", "emulator", "assembler", "sass")
@@ -113,6 +117,7 @@ class Cell:
     variant: str
     target: str
     results: list[Result] = field(default_factory=list)
+    proofs: list[Proof] = field(default_factory=list)
 
     @cached_property
     def counts(self) -> Counter[str]:
@@ -129,6 +134,25 @@ class Cell:
         """The evidence of the cell's pass: the strongest, and the weakest if it differs; empty without a pass."""
         names = dict.fromkeys(evidence_of(self.results))
         return tuple(EVIDENCE[name] for name in names if name != "none")
+
+    @cached_property
+    def proved(self) -> tuple[Evidence, ...]:
+        """`PROVED` if the variant passes, and a proof by its reference is of the same definition and of all packs that
+        ran; else empty. A proof changes no state and no evidence."""
+        if self.state.name != "pass":
+            return ()
+        accepted = [r for r in self.results if state_of(r) in ("pass", "assembled")]
+        packs = {r.key.pack for r in accepted}
+        for proof in self.proofs:
+            same = proof.fingerprint and all(r.fingerprint == proof.fingerprint for r in accepted)
+            if proof.verdict == "proved" and proof.against == "reference" and same and packs <= {*proof.packs}:
+                return (PROVED,)
+        return ()
+
+    @property
+    def marks(self) -> tuple[Evidence, ...]:
+        """What stands behind a pass: the proof first, then the evidence."""
+        return (*self.proved, *self.evidence)
 
     @property
     def model_only(self) -> bool:
@@ -159,6 +183,7 @@ class Cell:
         """The cell in one sentence, for a tooltip and for a screen reader."""
         counts = ", ".join(f"{n} {STATES[s].word}" for s, n in sorted(self.counts.items(), key=lambda i: RANK[i[0]]))
         evidence = f"; evidence: {', in part '.join(e.word for e in self.evidence)}" if self.evidence else ""
+        evidence += "; proved for all inputs" if self.proved else ""
         return f"{self.case} {self.variant} on {self.target}: {counts or 'no record'}{evidence}"
 
 
@@ -404,6 +429,9 @@ def view(records: RunRecords) -> View:
             row(name, variant)
     for r in records.results:
         row(r.key.case, r.key.variant).cells[r.key.target].results.append(r)
+    for proof in records.proofs:
+        if (proof.case, proof.variant) in rows and proof.target in targets:
+            rows[proof.case, proof.variant].cells[proof.target].proofs.append(proof)
     return View(records, targets, list(rows.values()))
 
 

@@ -12,7 +12,7 @@ from rich.text import Text
 from ptxdiff.records import RunRecords, splits
 from ptxdiff.records.escaping import line
 from ptxdiff.records.escaping import terminal as shown
-from ptxdiff.reports.model import EVIDENCE, STATES, Row, View, reasons, view
+from ptxdiff.reports.model import EVIDENCE, PROVED, STATES, Row, View, reasons, view
 from ptxdiff.reports.verdict import Overall, headline_facts, overall
 
 STYLES = {
@@ -74,16 +74,18 @@ def _matrix(found: View) -> Table:
         last = row.case
     cells = [row.cells[t] for row in found.rows for t in found.shown_targets]
     states = {c.state.name for c in cells}
-    evidence = {e.name for c in cells for e in c.evidence}
+    evidence = {e.name for c in cells for e in c.marks}
     legend = [f"{s.symbol} {s.word}" for s in STATES.values() if s.name in states]
-    table.caption = "  ".join(legend + [f"{e.symbol} {e.word}" for e in EVIDENCE.values() if e.name in evidence])
+    table.caption = "  ".join(
+        legend + [f"{e.symbol} {e.word}" for e in (PROVED, *EVIDENCE.values()) if e.name in evidence]
+    )
     table.caption_justify = "left"
     return table
 
 
 def _cells(row: Row, targets: Sequence[str]) -> list[Text]:
     cells = (row.cells[t] for t in targets)
-    return [_text(c.state.symbol + "".join(e.symbol for e in c.evidence), style=STYLES[c.state.name]) for c in cells]
+    return [_text(c.state.symbol + "".join(e.symbol for e in c.marks), style=STYLES[c.state.name]) for c in cells]
 
 
 def _not_run(found: View) -> list[RenderableType]:

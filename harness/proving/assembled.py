@@ -16,15 +16,16 @@ import numpy as np
 from ptxdiff.backends.assembler import assembled
 from ptxdiff.backends.compiled import CompiledKernel, placed
 from ptxdiff.emulator.text import retargeted
-from ptxdiff.jobs import Job, Outcome, Setup, block_of
+from ptxdiff.jobs import Backend, Job, Outcome, Setup, block_of
 from ptxdiff.model.arguments import format_of
 from ptxdiff.model.assemblers import PtxasChoice
 from ptxdiff.model.case import Case
 from ptxdiff.model.derive import packs_of
 from ptxdiff.model.load import LoadedCase
 from ptxdiff.model.variants import AsmVariant, KernelVariant, Variant
+from ptxdiff.proving.on_device import by_ptx
 from ptxdiff.proving.search import ProofSearch, Verdict
-from ptxdiff.proving.translation import AssembledKernel, prove_translation
+from ptxdiff.proving.translation import AssembledKernel, memory_of, prove_translation
 from ptxdiff.references.formats import Shaped
 from ptxdiff.sass.cubin import machine_code
 from ptxdiff.sass.disassembly import disassembled
@@ -45,10 +46,11 @@ def prove_assembled(
     solvers: Sequence[str] = (),
     packs: Sequence[int] = (),
     assembler: PtxasChoice | None = None,
+    device: Backend | None = None,
 ) -> Verdict:
     """The verdict on the machine code of a variant's kernels; see `ptxdiff.proving.translation`.
 
-    assembler: None for the one that Triton uses. All else as for `ptxdiff.proving.verdicts.prove`.
+    assembler: None for the one that Triton uses. device: runs a counterexample before it is believed. All else as for `ptxdiff.proving.verdicts.prove`.
     """
     case = loaded.case
     search = ProofSearch(seconds, tuple(solvers))
@@ -64,6 +66,8 @@ def prove_assembled(
         else:
             one, made_by = made
             verdict = prove_translation(one, search)
+            if verdict.verdict == "counterexample" and device is not None:
+                verdict = by_ptx(replace(job, inputs=_held(job, one, verdict)), verdict, device)
             found = replace(
                 verdict,
                 program=verdict.program and f"{found.program}{verdict.program[:16]}",
@@ -116,6 +120,15 @@ def translation_of(job: Job) -> tuple[AssembledKernel, str] | Verdict:
     return AssembledKernel(ptx, entry, code, job.target, tuple(block), tuple(launch.grid), make), label_of_tool(
         compilation.ptxas
     )
+
+
+def _held(job: Job, one: AssembledKernel, verdict: Verdict) -> dict[str, Any]:
+    """The inputs of a launch that shows a counterexample."""
+    memory = memory_of(one, verdict.inputs)
+    return {
+        name: np.ascontiguousarray(memory[name]).view(zeros.dtype).reshape(zeros.shape) if name in memory else zeros
+        for name, zeros in _zeros(job).items()
+    }
 
 
 def _zeros(job: Job) -> dict[str, Any]:

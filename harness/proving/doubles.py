@@ -226,6 +226,16 @@ def subtract(a: Term, b: Term) -> Term:
     return add(a, negated(b))
 
 
+def _with_sign(function: TermFunction, a: Term, b: Term) -> Term:
+    """A product or quotient, from magnitudes, with the sign of both. NaN operands are one NaN."""
+    sizes = [t.ite(t.ult(_c(_INFINITY), absolute(v)), _c(NAN), absolute(v)) for v in (a, b)]
+    # What is known of every such result is said, so that the function may stay unknown.
+    size = absolute(t.apply(function, *(_ordered(*sizes) if function.commutes else sizes)))
+    size = t.ite(t.ult(_c(_INFINITY), size), _c(NAN), size)
+    sign = t.and_(t.xor(a, b), _c(1 << 63))
+    return t.ite(t.eq(size, _c(NAN)), size, t.or_(size, sign))
+
+
 def multiply(a: Term, b: Term) -> Term:
     """Product, rounded to nearest even."""
     for one, other in ((a, b), (b, a)):
@@ -233,12 +243,12 @@ def multiply(a: Term, b: Term) -> Term:
             field = one.constant >> 52
             if 0 < field < 0x7FF:  # positive, normal and a power of two
                 return _scaled(other, field - 1023)
-    return t.apply(_MULTIPLY, *_ordered(a, b))
+    return _with_sign(_MULTIPLY, a, b)
 
 
 def divide(a: Term, b: Term) -> Term:
     """Quotient, rounded to nearest even."""
-    return t.apply(_DIVIDE, a, b)
+    return _with_sign(_DIVIDE, a, b)
 
 
 def square_root(a: Term) -> Term:
@@ -277,6 +287,6 @@ def _scaled(a: Term, power: int) -> Term:
     after = t.add(field, _c(power))
     inside = t.band(t.nonzero(field), t.ult(t.sub(after, _c(1)), _c(0x7FE)))
     same = t.bor(t.eq(absolute(a), _c(0)), t.eq(absolute(a), _c(_INFINITY)))
-    plain = t.apply(_MULTIPLY, *_ordered(a, constant(math.ldexp(1.0, power))))
+    plain = _with_sign(_MULTIPLY, a, constant(math.ldexp(1.0, power)))
     ordinary = t.band(inside, t.ult(field, _c(0x7FF)))
     return t.ite(ordinary, t.add(a, _c(power << 52)), t.ite(same, a, plain))

@@ -17,6 +17,8 @@ import torch
 from ptxdiff.proving import definitions, doubles, summaries
 from ptxdiff.proving import terms as t
 from ptxdiff.proving.terms import NotModelled, Term, TermFunction
+from ptxdiff.references import arithmetic
+from ptxdiff.references.formats import F16, F32
 
 Terms = Any
 """A numpy array of terms, of dtype object."""
@@ -474,9 +476,35 @@ def _ieee(
 
     def one(*patterns: Term) -> Term:
         narrow = [t.extract(p, width - 1, 0) for p in patterns]
-        return t.zext(summaries.ieee(operation, exponent_bits, mantissa_bits, mode, ftz, *narrow), 64)
+        found = summaries.ieee(operation, exponent_bits, mantissa_bits, mode, ftz, *narrow)
+        if ftz:
+            # A reference that flushes results alone keeps subnormal operands; no instruction does, so it has no term.
+            tiny = functools.reduce(t.bor, (t.bnot(t.eq(p, summaries.flushed(p, mantissa_bits))) for p in narrow))
+            found = t.ite(tiny, t.apply(_of_subnormals(operation, *fmt, mode), *narrow), found)
+        return t.zext(found, 64)
 
     return _each(one, *(self.terms(c, torch.int64) for c in codes))
+
+
+@functools.cache
+def _of_subnormals(operation: str, exponent_bits: int, mantissa_bits: int, mode: int) -> TermFunction:
+    """An operation that flushes its result and keeps its operands, as a function of which no query knows anything."""
+    fmt = {(8, 23): F32, (5, 10): F16}[exponent_bits, mantissa_bits]
+    rounding = [*summaries.MODES][mode]
+
+    def numeric(*patterns: int) -> int:
+        found = getattr(arithmetic, operation)(
+            *(torch.tensor([p]) for p in patterns), fmt=fmt, rounding=rounding, ftz="results"
+        )
+        return int(found)
+
+    def expand(*patterns: Term) -> Term:  # a tiny sum is exact, so flushing it is no matter of rounding
+        found = summaries.ieee(operation, exponent_bits, mantissa_bits, mode, False, *patterns)
+        return summaries.flushed(found, mantissa_bits)
+
+    name = f"ieee.{operation}.{exponent_bits}.{mantissa_bits}.{rounding}.results"
+    width = 1 + exponent_bits + mantissa_bits
+    return TermFunction(name, width, numeric, expand=expand if operation == "add" else None)
 
 
 _OF_DOUBLES = (

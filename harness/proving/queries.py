@@ -1,9 +1,11 @@
 """A query in SMT-LIB 2: is there an input for which a term holds?
 
-A query takes the functions of its terms in one of three ways. "uninterpreted": equal operands give equal results, and
-nothing else is known of them; what is proved so holds for every such functions. "floats": IEEE operations are those of
-the solver's theory. "bits": those on formats are the source of the definitions, which computes with float64. In all
-three, approximate instructions and large tables stay uninterpreted.
+A query takes the functions of its terms in one of six ways. "uninterpreted": equal operands give equal results, and
+nothing else is known of them; what is proved so holds for every such functions. "products": as that, and so is the
+product of two words of 32 bits, of which wider products are sums. "integers": as "uninterpreted", asked of a solver
+that takes words as integers. "floats": IEEE operations are those of the solver's theory. "doubles" and "bits": those on
+formats are the source of the definitions, which computes with float64, whose operations are functions of which nothing
+is known, or those of the theory. In all, approximate instructions and large tables stay uninterpreted.
 """
 
 from __future__ import annotations
@@ -15,7 +17,10 @@ from typing import Literal
 from ptxdiff.proving import terms as t
 from ptxdiff.proving.terms import Term, TermFunction
 
-Way = Literal["uninterpreted", "floats", "bits"]
+INTEGERS = "z3-integers"
+"""z3 with bit-vectors as integers: it settles products and quotients by constants, and little else."""
+
+Way = Literal["products", "integers", "uninterpreted", "doubles", "floats", "bits"]
 
 
 @dataclass(frozen=True)
@@ -33,8 +38,14 @@ class Query:
 
 def ways(goals: Iterable[Term]) -> list[Way]:
     """The ways of asking that differ for these terms, the cheapest first."""
+    goals = list(goals)
     used = t.functions(goals)
-    found: list[Way] = ["uninterpreted"]
+    found: list[Way] = ["products"] if any(_is_wide_product(x) for x in t.ordered(goals)) else []
+    if any(_is_linear(x) for x in t.ordered(goals)):
+        found.append("integers")
+    found.append("uninterpreted")
+    if any(f.expand is not None for f in used):
+        found.append("doubles")
     if any(f.theory is not None or f.expand is not None for f in used):
         found.append("floats")
     if any(f.expand is not None and f.theory is not None for f in used):
@@ -56,24 +67,87 @@ def expanded(roots: Iterable[Term], all_of_them: bool) -> list[Term]:
     return t.rebuilt(roots, replaced)
 
 
+WORD = 32
+_PRODUCT = TermFunction(f"product.{WORD}", 2 * WORD, lambda a, b: a * b, commutes=True)
+
+
+def _is_wide_product(term: Term) -> bool:
+    """Whether a term is a product that is hard for solvers: of two numbers of more than 16 bits."""
+    return term.op == "mul" and all(
+        a.maybe.bit_length() > WORD // 2 and (a.constant is None or a.constant.bit_count() > 2) for a in term.args
+    )
+
+
+def _is_linear(term: Term) -> bool:
+    """Whether a term is a product or quotient by a constant that is hard for solvers of bits."""
+    if term.op in ("udiv", "urem"):
+        value = term.args[1].constant
+        return value is not None and value.bit_count() > 1
+    return _is_wide_product(term) and any(a.op == "const" for a in term.args)
+
+
+def with_products(roots: Iterable[Term]) -> list[Term]:
+    """Terms in which wide products are sums of products of words, each a function of which nothing else is known."""
+
+    def replaced(term: Term, args: tuple[Term, ...]) -> Term | None:
+        return _by_words(*args) if _is_wide_product(term) else None
+
+    return t.rebuilt(roots, replaced)
+
+
+def _by_words(a: Term, b: Term) -> Term:
+    """A product, wrapping, as a sum of products of words."""
+    width = a.width
+    for one, other in ((a, b), (b, a)):
+        if one.op == "sext":  # a negative number, read as unsigned, is too large by a power of two
+            narrow = one.args[0].width
+            negative = t.nonzero(t.extract(one, narrow - 1, narrow - 1))
+            excess = t.ite(negative, t.shl(other, t.const(narrow, width)), t.const(0, width))
+            return t.sub(_by_words(t.zext(one.args[0], width), other), excess)
+    total = t.const(0, width)
+    for low, first in _words(a):
+        for place, second in _words(b):
+            if low + place < width:
+                one = t.apply(_PRODUCT, *sorted((first, second), key=lambda x: (x.op == "const", x.number)))
+                most = t.const(first.maybe * second.maybe, one.width)
+                one = t.ite(t.ult(most, one), most, one)  # a product is never more, which sums of products rely on
+                wide = t.extract(one, width - 1, 0) if one.width > width else t.zext(one, width)
+                total = t.add(total, t.shl(wide, t.const(low + place, width)))
+    return total
+
+
+def _words(a: Term) -> list[tuple[int, Term]]:
+    """The words of a number that are not zero, each with its place."""
+    found = []
+    for low in range(0, a.width, WORD):
+        word = t.zext(t.extract(a, min(low + WORD, a.width) - 1, low), WORD)
+        if word.constant != 0:
+            found.append((low, word))
+    return found
+
+
 def query(goal: Term, assumptions: Iterable[Term], way: Way) -> Query:
     """The query whether the goal holds for an input for which all assumptions hold."""
     roots = [goal, *assumptions]
-    if way != "uninterpreted":
-        roots = expanded(roots, way == "bits")
+    if way == "products":
+        roots = with_products(roots)
+    elif way not in ("integers", "uninterpreted"):
+        roots = expanded(roots, way != "floats")
     known = t.digests(roots)
 
     def operands(term: Term) -> Sequence[Term]:
         """In an order that depends on what they compute alone, so that equal queries have equal texts."""
         return sorted(term.args, key=lambda a: known[id(a)]) if term.op in t.COMMUTATIVE else term.args
 
-    writer = _Writer(way != "uninterpreted", operands)
+    writer = _Writer(way in ("floats", "bits"), operands)
     for term in t.ordered(roots, operands):
         writer.define(term)
     lines = [*writer.lines, *(f"(assert {writer.names[id(root)]})" for root in roots)]
     text = "\n".join(["(set-logic ALL)", *lines]) + "\n"
     # bitwuzla's theory has the usual formats alone.
     solver = "bitwuzla" if writer.formats <= _USUAL else "z3"
+    if way == "integers":
+        solver = INTEGERS
     return Query(text, writer.variables, writer.exact, len(writer.names), way, solver)
 
 

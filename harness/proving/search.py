@@ -123,12 +123,13 @@ class ProofSearch:
     def ask(self, asked: Query, seconds: float) -> solving.SolverAnswer:
         """An answer; of a query that was refuted before, the kept one. Raises SolverFault."""
         key = asked.text.encode()
-        for solver in self.solvers or (asked.solver,):
+        chosen = (asked.solver,) if asked.way == "integers" else self.solvers or (asked.solver,)
+        for solver in chosen:
             if _proofs.get(key, solving.version(solver).encode()) == b"unsat":
                 self.used.add(solver)
                 return solving.SolverAnswer("unsat", 0.0, solver)
-        answer = solving.ask(asked, seconds, self.solvers)
-        self._asked += answer.seconds * max(len(self.solvers), 1)
+        answer = solving.ask(asked, seconds, chosen)
+        self._asked += answer.seconds * len(chosen)
         if answer.answer in ("sat", "unsat"):
             self.used.add(answer.solver)
         if answer.answer == "unsat":

@@ -11,6 +11,7 @@ import math
 import resource
 import sys
 import time
+from functools import partial
 from typing import Any
 
 MEMORY = 6 << 30
@@ -35,11 +36,13 @@ def by_bitwuzla(text: str, variables: dict[str, int]) -> tuple[str, dict[str, in
     return answer, model
 
 
-def by_z3(text: str, variables: dict[str, int]) -> tuple[str, dict[str, int]]:
-    """The answer of z3, and a model."""
+def by_z3(text: str, variables: dict[str, int], integers: bool = False) -> tuple[str, dict[str, int]]:
+    """The answer of z3, and a model. integers: bit-vectors as integers, with linear arithmetic."""
     import z3
 
-    solver = z3.Solver()
+    solver = z3.SimpleSolver() if integers else z3.Solver()
+    if integers:
+        solver.set("bv.solver", 2)
     solver.from_string(text)
     answer = str(solver.check())
     model = {}
@@ -58,7 +61,7 @@ def main() -> None:
     most = math.ceil(asked["seconds"])
     resource.setrlimit(resource.RLIMIT_CPU, (most, most))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    solve = {"bitwuzla": by_bitwuzla, "z3": by_z3}[asked["solver"]]
+    solve = {"bitwuzla": by_bitwuzla, "z3": by_z3, "z3-integers": partial(by_z3, integers=True)}[asked["solver"]]
     answer, model = solve(asked["text"], asked["variables"])
     json.dump({"answer": answer, "model": model, "seconds": time.process_time()}, sys.stdout)
 

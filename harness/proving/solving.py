@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ptxdiff.extras import require
-from ptxdiff.proving.queries import Query
+from ptxdiff.proving.queries import INTEGERS, Query
 
 SOLVERS = ("bitwuzla", "z3")
 ANSWERS = ("sat", "unsat", "unknown")
-PACKAGES = {"bitwuzla": "bitwuzla", "z3": "z3-solver"}
+PACKAGES = {"bitwuzla": "bitwuzla", "z3": "z3-solver", INTEGERS: "z3-solver"}
 _PROCESS = Path(__file__).with_name("solver_process.py")
 
 

@@ -41,9 +41,11 @@ _OF_HALVES: dict[str, Callable[..., int]] = {
 ARGUMENTS = {"add": 2, "mul": 2, "fma": 3, "div": 2, "sqrt": 1}
 
 
-def known(operation: str, exponent_bits: int, mantissa_bits: int, rounding: int) -> bool:
-    """Whether an operation on a format has a summary."""
+def known(operation: str, exponent_bits: int, mantissa_bits: int, rounding: int, ftz: bool = False) -> bool:
+    """Whether an operation on a format has a summary. No instruction on bfloat16 flushes, so its definitions do not."""
     if (exponent_bits, mantissa_bits) not in FORMATS or not 0 <= rounding <= 3:
+        return False
+    if ftz and FORMATS[exponent_bits, mantissa_bits] == BF16:
         return False
     return mantissa_bits == 23 or (operation in _OF_HALVES and rounding == 0)
 
@@ -98,10 +100,52 @@ _SOURCE: dict[tuple[str, bool], tuple[Callable[..., int], tuple[str, ...]]] = {
 
 
 def ieee(operation: str, exponent_bits: int, mantissa_bits: int, rounding: int, ftz: bool, *patterns: Term) -> Term:
-    """An IEEE operation on patterns as wide as the format.
+    """An IEEE operation on patterns as wide as the format, in one form for what is equal by the laws of signs.
 
-    Commutative operands are put in order, and NaN operands are one NaN, because no result depends on its payload.
+    A product or quotient is one of magnitudes with the sign of both. A sum rounded down is the negated sum of negated
+    operands rounded up. NaN operands are one NaN, because no result depends on its payload. A flushed result has no
+    subnormals.
     """
+    shape = operation, exponent_bits, mantissa_bits, rounding, ftz
+    top = t.const(1 << (exponent_bits + mantissa_bits), 1 + exponent_bits + mantissa_bits)
+    if operation in ("mul", "div"):
+        return _with_sign(*shape, *patterns)
+    if operation in ("add", "fma") and rounding == MODES["rm"]:
+        # -(x + y) rounds as x + y does in the other direction, and so does the sign of an exact zero.
+        negated = [t.xor(p, top) if operation == "add" or k != 1 else p for k, p in enumerate(patterns)]
+        return _negated(_of_numbers(operation, exponent_bits, mantissa_bits, MODES["rp"], ftz, *negated), top)
+    return _of_numbers(*shape, *patterns)
+
+
+def _negated(a: Term, top: Term) -> Term:
+    """A result of the other sign; the NaN unchanged."""
+    nan = t.const(top.detail - 1, a.width)
+    return t.ite(t.eq(a, nan), nan, t.xor(a, top))
+
+
+def _with_sign(
+    operation: str, exponent_bits: int, mantissa_bits: int, rounding: int, ftz: bool, *patterns: Term
+) -> Term:
+    """A product or quotient from magnitudes, whose rounding down is one towards zero."""
+    width = 1 + exponent_bits + mantissa_bits
+    top, size = t.const(1 << (width - 1), width), t.const((1 << (width - 1)) - 1, width)
+    sign = t.nonzero(t.extract(t.xor(*patterns), width - 1, width - 1))
+    sizes = [t.and_(p, size) for p in patterns]
+
+    def rounded(mode: str) -> Term:
+        # A magnitude, or the one NaN: said here, so that the function may stay unknown.
+        found = t.and_(_of_numbers(operation, exponent_bits, mantissa_bits, MODES[mode], ftz, *sizes), size)
+        infinity = t.const(((1 << exponent_bits) - 1) << mantissa_bits, width)
+        return t.ite(t.ult(infinity, found), size, found)
+
+    above, below = {"rn": ("rn", "rn"), "rz": ("rz", "rz"), "rm": ("rz", "rp"), "rp": ("rp", "rz")}[_NAMES[rounding]]
+    return t.ite(sign, _negated(rounded(below), top), rounded(above))
+
+
+def _of_numbers(
+    operation: str, exponent_bits: int, mantissa_bits: int, rounding: int, ftz: bool, *patterns: Term
+) -> Term:
+    """An operation on patterns, whose commutative operands are put in order."""
     nan = t.const((1 << (exponent_bits + mantissa_bits)) - 1, 1 + exponent_bits + mantissa_bits)
     infinity = t.const(((1 << exponent_bits) - 1) << mantissa_bits, nan.width)
     patterns = tuple(t.ite(t.ult(infinity, t.and_(p, nan)), nan, p) for p in patterns)
@@ -114,7 +158,8 @@ def ieee(operation: str, exponent_bits: int, mantissa_bits: int, rounding: int, 
         if (first.op == "const", first.number) > (second.op == "const", second.number):
             first, second = second, first
         patterns = (first, second, *rest)
-    return t.apply(symbol, *patterns)
+    made = t.apply(symbol, *patterns)
+    return flushed(made, mantissa_bits) if ftz else made
 
 
 def _without_constants(
@@ -184,6 +229,8 @@ def _half(operation: str) -> Callable[..., Term | None]:
             return None
         relu, oob, ftz, sat = (*fixed[1:], 0, 0)[:4] if operation == "fma" else (0, 0, *(*fixed[1:], 0, 0)[:2])
         exponent_bits, mantissa_bits = (5, 10) if type == F16 else (8, 7)
+        if not known(operation, exponent_bits, mantissa_bits, 0, bool(ftz)):
+            return None
         patterns = _patterns(arguments[:count], 16, mantissa_bits, ftz)
         found = ieee(operation, exponent_bits, mantissa_bits, 0, bool(ftz), *patterns)
         nan = t.eq(found, t.const(0x7FFF, 16))

@@ -219,7 +219,20 @@ def or_(a: Term, b: Term) -> Term:
         return a
     if b.constant == ones(width):
         return b
+    for one, other in ((a, b), (b, a)):
+        if (extended := _sign_extended(one, other)) is not None:
+            return extended
     return _plain("or", (a, b), width, a.maybe | b.maybe)
+
+
+def _sign_extended(a: Term, b: Term) -> Term | None:
+    """x | -(sign << k), where the sign is the highest bit of x, of number k: a sign extension. None for all else."""
+    if b.op != "neg" or b.args[0].op != "shl":
+        return None
+    bit, k = b.args[0].args[0], b.args[0].args[1].constant
+    if not k or a.maybe >> (k + 1) or not a.maybe >> k or zext(extract(a, k, k), a.width) is not bit:
+        return None
+    return sext(extract(a, k, 0), a.width)
 
 
 def xor(a: Term, b: Term) -> Term:
@@ -406,7 +419,7 @@ def _extracted(a: Term, high: int, low: int) -> Term:
         return extract(a.args[0], high - by, low - by)
     if a.op == "shl" and by is not None and by < width and low == 0 and high == width - 1:
         return shl(extract(a.args[0], high, 0), const(by, width))
-    if a.op == "lshr" and (by := a.args[1].constant) is not None and high + by < a.width:
+    if a.op in ("lshr", "ashr") and (by := a.args[1].constant) is not None and high + by < a.width:
         return extract(a.args[0], high + by, low + by)
     if a.op in ("add", "mul") and low == 0:
         left, right = (extract(p, high, 0) for p in a.args)

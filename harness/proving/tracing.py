@@ -45,12 +45,12 @@ def ieee(operation: str, codes: Sequence[Any], fmt: Format, mode: str, ftz: Any)
     if fmt.ignored_bits or fmt.code_bits != 1 + fmt.exponent_bits + fmt.mantissa_bits:
         return None
     number = summaries.MODES.get(mode, -1)
-    if not summaries.known(operation, fmt.exponent_bits, fmt.mantissa_bits, number):
+    flushes = bool(ftz) and operation != "sqrt"
+    if not summaries.known(operation, fmt.exponent_bits, fmt.mantissa_bits, number, flushes):
         return None
     tensors = [c if isinstance(c, Tensor) else torch.tensor(c) for c in codes]
     if ftz is True:
         tensors = [rounding.flush_subnormals(fmt, c) for c in tensors]
-    flushes = bool(ftz) and operation != "sqrt"
     return torch.ops.ptxdiff_proving.ieee(operation, [fmt.exponent_bits, fmt.mantissa_bits], number, flushes, tensors)
 
 

@@ -336,6 +336,12 @@ class _Launch:
         return None
 
 
+def memory_of(one: AssembledKernel, inputs: Mapping[str, Sequence[int]]) -> dict[str, Any]:
+    """The arrays of a launch whose memory holds a counterexample's bytes (`Verdict.inputs`), by the buffer's name."""
+    launch = _Launch(one, {int(address, 16): bytes(data) for address, data in inputs.items()})
+    return {b.name: b.array for b in launch.buffers}
+
+
 def _buffer(parameter: Any) -> Buffer | None:
     if isinstance(parameter, BufferPointer):
         return parameter.buffer
@@ -359,4 +365,4 @@ def _compare_with_terms(stores: Sequence[Store], numbers: Mapping[str, int], ran
             raise TermFault(f"{side}: a run stores 0x{held[0]:02x} at 0x{address:x}, terms 0x{byte:02x}")
 
 
-__all__ = ["AssembledKernel", "prove_translation"]
+__all__ = ["AssembledKernel", "memory_of", "prove_translation"]

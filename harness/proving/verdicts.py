@@ -8,24 +8,27 @@ their definitions say. A counterexample is run on the emulator before it is beli
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ptxdiff.emulator import PtxError, UndefinedBits
+from ptxdiff.jobs import Backend
 from ptxdiff.judging.judge import judge
 from ptxdiff.judging.padding import judged_padding
 from ptxdiff.model.arguments import format_of
 from ptxdiff.model.case import Case
 from ptxdiff.model.derive import AsmForm, asm_form, packs_of
+from ptxdiff.model.identity.definition import INCOMPARABLE, definition
 from ptxdiff.model.load import LoadedCase
 from ptxdiff.model.policies import Policies, policies, variant_on
 from ptxdiff.model.reference import ReferenceFault
 from ptxdiff.model.variants import AsmVariant, CaseError, PlainVariant, Variant
 from ptxdiff.proving import programs, queries
 from ptxdiff.proving import terms as t
+from ptxdiff.proving.on_device import arrays_of
 from ptxdiff.proving.programs import Results
 from ptxdiff.proving.search import ProofSearch, TermFault, Verdict, ever, holds, needed
 from ptxdiff.proving.solving import SolverFault
@@ -103,14 +106,28 @@ def prove(
     )
 
 
-def proof_of(loaded: LoadedCase, name: str, target: str, *, against: str = "reference", **options: Any) -> Proof:
+def proof_of(
+    loaded: LoadedCase,
+    name: str,
+    target: str,
+    *,
+    against: str = "reference",
+    device: Backend | None = None,
+    **options: Any,
+) -> Proof:
     """The verdict on a variant as a record, or on its machine code (`against` is "sass"); options are those of
-    `prove`."""
+    `prove`.
+
+    device: runs a counterexample before it is believed; by default this machine's GPU of the target, if there is one.
+    """
+    from ptxdiff.proving import on_device
+
+    device = device or on_device.gpu_for(target)
     if against == SASS:
         from ptxdiff.proving.assembled import prove_assembled
 
         _named(loaded.case, name)
-        found = prove_assembled(loaded, name, target, **options)
+        found = prove_assembled(loaded, name, target, device=device, **options)
         units = {n: tuple(f"0x{byte:02x}" for byte in row) for n, row in found.inputs.items()}
     else:
         if against == REFERENCE and isinstance(_named(loaded.case, name), PlainVariant) and loaded.case.elementwise:
@@ -121,6 +138,11 @@ def proof_of(loaded: LoadedCase, name: str, target: str, *, against: str = "refe
             found = prove(loaded.case, name, target, against=against, **options)
             if against == REFERENCE and found.reason.startswith("undefined bits"):
                 found = _in_its_kernel(loaded, name, target, found, options)
+        if found.verdict == "counterexample" and device is not None:
+            if against == REFERENCE:
+                found = on_device.by_rules(loaded, name, found, device)
+            else:
+                found = on_device.by_variant(loaded, (name, against), found, device)
         units = {
             n: tuple(f"0x{u:0{max(format_of(loaded.case.inputs[n]).unit_bits // 4, 1)}x}" for u in row)
             for n, row in found.inputs.items()
@@ -128,7 +150,14 @@ def proof_of(loaded: LoadedCase, name: str, target: str, *, against: str = "refe
     return Proof(
         loaded.name, name, found.target, found.verdict, found.against, found.reason, found.packs, found.solver,
         round(found.seconds, 2), found.program, found.rules, units, found.tried, found.assembler,
+        _fingerprint(loaded.case, loaded.case.variants[name]),
     )  # fmt: skip
+
+
+def _fingerprint(case: Case, variant: Variant) -> dict[str, str]:
+    """The digests of a definition; none where a part of it cannot be compared, so that no other one is the same."""
+    parts = definition(case, variant)
+    return {} if any(digest.startswith(INCOMPARABLE) for digest in parts.values()) else parts
 
 
 def _in_its_kernel(loaded: LoadedCase, name: str, target: str, alone: Verdict, options: Mapping[str, Any]) -> Verdict:
@@ -233,13 +262,57 @@ def _assignments(form: AsmForm, target: str) -> list[tuple[tuple[int, int], ...]
 
 
 def _shared_apart(unit: _Unit, variables: Mapping[str, list[Term]], elements: Sequence[Sequence[Term]]) -> list[Term]:
-    """For each assignment of shared registers, that a bit of a result is another one than with registers of its own."""
+    """For each assignment of shared registers, that a bit of a result is another one than with registers of its own, or
+    is undefined."""
     found = []
     for share in _assignments(unit.form, unit.target):
-        _, others = _run(replace(unit, share=share), variables)
+        results, others = _run(replace(unit, share=share), variables)
         pairs = zip(elements, others, strict=True)
-        found.append(_any(t.bnot(t.eq(a, b)) for mine, theirs in pairs for a, b in zip(mine, theirs, strict=True)))
+        apart = _any(t.bnot(t.eq(a, b)) for mine, theirs in pairs for a, b in zip(mine, theirs, strict=True))
+        found.append(t.bor(apart, _any(r.undefined for r in results)))
     return found
+
+
+def prove_sharing(
+    case: Case,
+    variant: AsmVariant,
+    target: str,
+    pack: int,
+    shown: Callable[[Mapping[str, tuple[int, ...]]], str],
+    *,
+    fuse: bool = False,
+    seconds: float = 10.0,
+) -> Verdict:
+    """Whether outputs of asm give the same bits in registers of inputs, in every assignment and for all inputs.
+
+    shown: runs the asm on the storage units of one invocation, and returns what is wrong then, or "". Without that no
+    input is a counterexample.
+    """
+    search = ProofSearch(seconds, ())
+
+    def believed(model: Mapping[str, int], exact: bool) -> Verdict | None:
+        numbers = {f"x{i}_{k}": 0 for i in range(len(case.inputs)) for k in range(pack)} | dict(model)
+        units = {n: tuple(numbers[f"x{i}_{k}"] for k in range(pack)) for i, n in enumerate(case.inputs)}
+        words = "" if case.domain is not None and not np.all(_inside(case, _arrays(case, units))) else shown(units)
+        return Verdict("counterexample", words, inputs=units) if words else None
+
+    try:
+        unit = _Unit(case, policies(case, variant), asm_form(case, variant, pack), target, fuse, pack)
+        variables = _variables(case, pack)
+        results, elements = _run(unit, variables)
+        assumptions = _assumptions(case, variables, pack)
+        goals = [_any(r.undefined for r in results), *_shared_apart(unit, variables, elements)]
+        found = None
+        for goal in goals:
+            found = search.refute(goal, assumptions, believed, lambda asked: None)
+            if found is not None:
+                break
+    except NotModelled as reason:
+        found = Verdict("not settled", f"not modelled: {reason}")
+    except (PtxError, CaseError) as error:
+        found = Verdict("not settled", f"does not assemble: {' '.join(str(error).split())[:200]}")
+    found = found or Verdict("proved")
+    return replace(found, target=target, packs=(pack,), solver=search.versions, seconds=seconds - search.left)
 
 
 def _variables(case: Case, count: int) -> dict[str, list[Term]]:
@@ -370,7 +443,7 @@ class _VariantSearch(ProofSearch):
             if verdict is not None:
                 return replace(verdict, program=program, rules=goals.rules)
         for goal in goals.shared:
-            if self.refute(goal, goals.assumptions, lambda *_: None, lambda asked: "bits differ") is not None:
+            if self.refute(goal, goals.assumptions, lambda *_: None, lambda asked: None) is not None:
                 words = "not modelled: an output that may share a register with an input, and then may give other bits"
                 return Verdict("not settled", words, program=program, rules=goals.rules)
         return found
@@ -429,6 +502,8 @@ def _open(goals: _Goals, asked: queries.Query, goal: Term) -> str | None:
         return "undefined bits: the rules for them are coarser here than the emulator's"
     if approximate:
         return f"approximate: the bits of {', '.join(approximate)} are a model"
+    if unknown := sorted(f.name for f in t.functions([goal]) if f.approximate):
+        return f"reference: no solver knows {', '.join(unknown)}"
     if not asked.exact:
         return f"{asked.way}: equal operands alone do not prove it"
     if not goals.whole:
@@ -459,11 +534,7 @@ def _distinct(goals: Sequence[Term], elements: int) -> list[Term]:
 
 def _arrays(case: Case, units: Mapping[str, Sequence[int]]) -> dict[str, Any]:
     """Storage arrays."""
-    found = {}
-    for name, argument in case.inputs.items():
-        kind = np.dtype(format_of(argument).numpy_dtype())
-        found[name] = np.array(units[name], f"u{kind.itemsize}").view(kind)
-    return found
+    return arrays_of(case.inputs, units)
 
 
 def _emulated(unit: _Unit, form: AsmForm, arrays: Mapping[str, Any], fuse: bool) -> dict[str, Any]:

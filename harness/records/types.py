@@ -373,7 +373,8 @@ class Proof:
     is settled. packs: those that were proved. solver: with its version. seconds: of the processor. program, rules:
     digests of what the asm computes and of what is asked of it; of machine code, of what the PTX and what the machine
     code stores. inputs: the storage units of a counterexample, by name; of machine code, the bytes in memory, by
-    address. tried: the queries. assembler: what made the machine code.
+    address. tried: the queries. assembler: what made the machine code. fingerprint: as of a result, so that a proof is
+    shown beside results of the same definition alone.
     """
 
     case: str
@@ -390,6 +391,7 @@ class Proof:
     inputs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     tried: tuple[str, ...] = ()
     assembler: str = ""
+    fingerprint: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

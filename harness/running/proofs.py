@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ptxdiff.model.policies import differs_on
-from ptxdiff.model.variants import AsmVariant
+from ptxdiff.model.variants import AsmVariant, PlainVariant
 from ptxdiff.records import Proof, Sent, sent
 from ptxdiff.records.escaping import OwnWords
 
@@ -23,29 +23,30 @@ class Counterexample(Exception):
 
 
 class ProofItem(OwnWords, pytest.Item):
-    """The proof of one variant's asm, for all inputs."""
+    """The proof of one variant, or of its machine code (`against` is "sass"), for all inputs."""
 
     own_error = Counterexample
 
-    def __init__(self, *, loaded: LoadedCase, variant: str, **kwargs: Any) -> None:
+    def __init__(self, *, loaded: LoadedCase, variant: str, against: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.loaded, self.variant = loaded, variant
+        self.loaded, self.variant, self.against = loaded, variant, against
         self.proof: Proof | None = None
 
     def runtest(self) -> None:
         """Raise Counterexample if there is one; skip where neither a proof nor a counterexample was found."""
         from ptxdiff.proving.solving import require_solvers
-        from ptxdiff.proving.verdicts import default_target, proof_of
+        from ptxdiff.proving.verdicts import REFERENCE, default_target, proof_of
 
         require_solvers("--ptx-prove")
         case = self.loaded.case
-        variant, target = case.variants[self.variant], default_target(case, self.variant)
-        if variant.expected_failure is not None or differs_on(variant, target):
+        variant, target = case.variants[self.variant], default_target(case, self.variant, self.against)
+        if self.against == REFERENCE and (variant.expected_failure is not None or differs_on(variant, target)):
             pytest.skip("not proved: it is declared to be wrong")
-        found = self.proof = proof_of(self.loaded, self.variant, target)
+        found = self.proof = proof_of(self.loaded, self.variant, target, against=self.against)
         if found.verdict == "counterexample":
             inputs = "; ".join(f"{n} = {', '.join(units)}" for n, units in found.inputs.items())
-            subject = f"{self.loaded.name}::{self.variant} [{found.target}]"
+            machine_code = " as machine code" if self.against == "sass" else ""
+            subject = f"{self.loaded.name}::{self.variant} [{found.target}]{machine_code}"
             raise Counterexample(f"{subject} is wrong for {inputs}: {found.words}")
         if found.verdict == "not settled":
             pytest.skip(f"not proved: {found.words}")
@@ -61,13 +62,21 @@ class ProofItem(OwnWords, pytest.Item):
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """The name under which pytest reports the item."""
-        return self.path, None, f"{self.loaded.name}::{self.variant}: proof"
+        return self.path, None, f"{self.loaded.name}::{self.variant}: proof against {self.against}"
 
 
 def proof_items(parent: pytest.Collector, loaded: LoadedCase) -> Iterator[ProofItem]:
-    """An item for each variant in asm of an elementwise case, if --ptx-prove asks for them."""
-    if not parent.config.option.ptx_prove or not loaded.case.elementwise:
-        return
-    for name, variant in loaded.case.variants.items():
-        if isinstance(variant, AsmVariant):
-            yield ProofItem.from_parent(parent, name=f"{name}[proof]", loaded=loaded, variant=name)
+    """The items that --ptx-prove and --ptx-prove-against ask for.
+
+    By the reference: each variant of an elementwise case in asm or plain Triton. Of machine code: each variant.
+    """
+    asked = parent.config.option
+    sides = dict.fromkeys(asked.ptx_prove_against or (("reference",) if asked.ptx_prove else ()))
+    for against in sides:
+        for name, variant in loaded.case.variants.items():
+            by_elements = loaded.case.elementwise and isinstance(variant, AsmVariant | PlainVariant)
+            if against == "sass" or by_elements:
+                suffix = "proof" if against == "reference" else f"proof-{against}"
+                yield ProofItem.from_parent(
+                    parent, name=f"{name}[{suffix}]", loaded=loaded, variant=name, against=against
+                )

@@ -35,6 +35,7 @@ from ptxdiff.running.plan import WorkItem
 from ptxdiff.running.ptxas_fault import PtxasTrial, ended_badly
 from ptxdiff.running.replay import Replay
 from ptxdiff.running.result import ItemRecord
+from ptxdiff.running.shared_registers import SharedRegisters
 from ptxdiff.suggestions import explained
 from ptxdiff.sweep import OracleFault, Swept
 from ptxdiff.sweep.dispatch import sweep
@@ -127,7 +128,7 @@ class _ItemRun:
         self.assemblers = tuple(assemblers)
         self.judge = _judge_of(plan, backend)
         self.trial = PtxasTrial(backend, self.assemblers, self.judge.passes, dump)
-        self.called_asm = CalledAsm()
+        self.called_asm, self.shared = CalledAsm(), SharedRegisters(backend)
         self._ahead: list[tuple[WorkItem, tuple[WorkItem, Units]]] = []  # items compiled ahead, with their inputs
 
     def all(self, stop: bool = False) -> ItemResults:
@@ -265,6 +266,8 @@ class _ItemRun:
             item = replace(item, setup=job.setup)
         else:
             outcome = self.backend.run(job)
+        if job.setup.context == "shared":
+            outcome = self.shared.settled(job, outcome)
         outcome = self.trial.settled(job, outcome)
         seconds = time.perf_counter() - started
         if not isinstance(self.plan.variant, AsmVariant):

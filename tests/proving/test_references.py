@@ -16,8 +16,9 @@ from ptxdiff.model.policies import policies
 from ptxdiff.model.variants import AsmVariant
 from ptxdiff.proving import graphs, tracing
 from ptxdiff.proving import terms as t
+from ptxdiff.references import arithmetic
 from ptxdiff.references.codes import as_codes
-from ptxdiff.references.formats import unpack
+from ptxdiff.references.formats import BF16, F16, F32, Format, unpack
 from ptxdiff.sweep.oracle import Oracle
 
 pytest.importorskip("triton")
@@ -84,6 +85,46 @@ def check(name: str, case: Case, variant: str) -> None:
         expected = [int(v) for v in oracle.flags(codes, got).flagged]
         values = {f"v{i}_{k}": v for i, row in enumerate(numbers) for k, v in enumerate(row)}
         assert t.evaluate(terms, values) == expected, (name, variant, numbers)
+
+
+def differing(fmt: Format, operation: str, rounding: str, ftz: bool | str) -> str:
+    """The first operands on which the term of a reference's operation is not what it computes; "" if there are none."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    function, count = getattr(arithmetic, operation), {"sqrt": 1, "fma": 3}.get(operation, 2)
+
+    def unlike(*codes: torch.Tensor) -> torch.Tensor:
+        return function(*codes[:-1], fmt=fmt, rounding=rounding, ftz=ftz) != codes[-1]
+
+    rng = random.Random(f"{fmt.name} {operation} {rounding} {ftz}")
+    rows = [[floats(rng, fmt) for _ in range(count)] for _ in range(ROWS)]
+    graph = tracing._recorded(make_fx, unlike, [torch.zeros(1, dtype=torch.int64) for _ in range(count + 1)])
+    names = [f"v{k}" for k in range(count + 1)]
+    (term,) = graphs.evaluated(graph, [[t.variable(n, 64)] for n in names])
+    for row in rows:
+        (expected,) = function(*(torch.tensor([v]) for v in row), fmt=fmt, rounding=rounding, ftz=ftz).tolist()
+        if t.evaluate([term], dict(zip(names, (*row, expected), strict=True))) != [0]:
+            return f"{fmt.name} {operation} {rounding} ftz={ftz} of {', '.join(map(hex, row))}: not {expected:#x}"
+    return ""
+
+
+def floats(rng: random.Random, fmt: Format) -> int:
+    """A code with one of the exponents at which results are tiny, exact, huge or not finite."""
+    bias, mantissa = (1 << (fmt.exponent_bits - 1)) - 1, fmt.mantissa_bits
+    exponent = rng.choice(
+        [0, 0, 1, 2, bias // 2, bias // 2 + 1, bias - 1, bias, bias, bias + 1, 2 * bias, 2 * bias + 1]
+    )
+    fraction = rng.choice([0, 0, 1, (1 << mantissa) - 1, rng.getrandbits(mantissa)])
+    return rng.getrandbits(1) << (mantissa + fmt.exponent_bits) | exponent << mantissa | fraction
+
+
+@pytest.mark.parametrize("fmt", [F32, F16, BF16], ids=lambda f: f.name)
+@pytest.mark.parametrize("ftz", [False, True, "results"])
+def test_terms_of_references_operations_give_what_they_compute(fmt: Format, ftz: bool | str) -> None:
+    """In every rounding mode, also where no instruction rounds or flushes so."""
+    for operation in ("add", "sub", "mul", "fma", "div", "sqrt"):
+        for rounding in ("rn", "rz", "rm", "rp"):
+            assert differing(fmt, operation, rounding, ftz) == ""
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import itertools
 import json
+import random
 import sys
 from collections.abc import Callable
 
@@ -182,3 +185,77 @@ def test_equal_questions_have_equal_texts() -> None:
     assert len(texts) == 1
     assert json.dumps(texts.pop()).count("bvadd") == 1
     assert queries.ways([EQUAL]) == ["uninterpreted"]
+
+
+# Products and quotients by constants, of a solver that takes words as integers.
+
+
+def small_term(rng: random.Random, depth: int, width: int) -> t.Term:
+    if depth == 0:
+        constant = t.const(rng.choice([1, 2, 3, 7, t.ones(width), rng.getrandbits(width)]), width)
+        return rng.choice([t.variable("a", width), t.variable("b", width), constant])
+    kind = rng.choice(["and", "or", "xor", "add", "mul", "lshr", "ashr", "udiv", "urem", "ite", "part", "sext", "neg"])
+    one, other = (small_term(rng, depth - 1, width) for _ in range(2))
+    if kind == "neg":
+        return t.neg(one)
+    if kind == "ite":
+        return t.ite(rng.choice([t.eq, t.ult, t.slt])(one, other), one, other)
+    if kind in ("part", "sext"):
+        high = rng.randrange(width)
+        part = t.extract(one, high, rng.randrange(high + 1))
+        return t.zext(part, width) if kind == "part" else t.sext(part, width)
+    if kind in ("lshr", "ashr"):
+        other = t.const(rng.randrange(width + 2), width)
+    if kind in ("udiv", "urem"):
+        other = t.const(rng.choice([3, 5, 7]), width)
+    return t._BUILD[kind](one, other)
+
+
+def test_the_solver_of_integers_never_refutes_what_holds_for_some_input() -> None:
+    """Against all inputs, for random terms; every question in one process."""
+    solver_process = importlib.import_module("ptxdiff.proving.solver_process")
+    rng, settled = random.Random(7), 0
+    for _ in range(250):
+        width = rng.choice([3, 4])
+        goal = t.ult(small_term(rng, 3, width), small_term(rng, 2, width))
+        pairs = itertools.product(range(1 << width), repeat=2)
+        ever = any(t.evaluate([goal], {"a": a, "b": b}) == [1] for a, b in pairs)
+        asked = queries.query(goal, [], "integers")
+        answer, model = solver_process.by_z3(asked.text, dict(asked.variables), integers=True)
+        assert answer in ({"sat", "unknown"} if ever else {"unsat", "unknown"}), asked.text
+        if answer == "sat":
+            assert t.evaluate([goal], {"a": 0, "b": 0} | model) == [1]
+        settled += answer != "unknown"
+    assert settled > 200
+
+
+@pytest.mark.parametrize(
+    ("constant", "answer"), [(0x2492492492492493, "unsat"), (0x2492492492492492, "sat"), (0x2492492692492493, "sat")]
+)
+def test_a_quotient_by_a_product_with_a_reciprocal(constant: int, answer: str) -> None:
+    wide = t.mul(t.zext(A, 96), t.const(constant, 96))
+    goal = t.bnot(t.eq(t.extract(wide, 95, 64), t.udiv(A, t.const(7, 32))))
+    assert queries.ways([goal])[:2] == ["products", "integers"]
+    found = solving.ask(queries.query(goal, [], "integers"), 60)
+    assert (found.answer, found.solver) == (answer, "z3-integers")
+    if answer == "sat":
+        assert t.evaluate([goal], {"a": 0} | dict(found.model)) == [1]
+
+
+def test_wide_products_are_sums_of_products_of_words() -> None:
+    """The same number as the product, whatever extends the operands; and never more than two words can give."""
+    rng = random.Random(3)
+    wide = [t.variable("w", 64), t.variable("v", 64)]
+    extended = [t.sext(A, 64), t.zext(B, 64), t.sext(B, 64), t.const(0x9E3779B97F4A7C15, 64), *wide]
+    for one, other in itertools.product(extended, repeat=2):
+        product = t.mul(one, other)
+        (found,) = queries.with_products([product])
+        for _ in range(20):
+            numbers = {
+                n: rng.choice([0, t.ones(w), rng.getrandbits(w)]) for n, w in zip("abwv", (32, 32, 64, 64), strict=True)
+            }
+            assert t.evaluate([found], numbers) == t.evaluate([product], numbers)
+    product = t.mul(t.zext(A, 64), t.zext(B, 64))
+    total = t.add(t.add(product, t.zext(A, 64)), t.zext(B, 64))
+    assert refuted(t.ult(total, product)) is None  # so much fits beside a product
+    assert refuted(t.ult(t.add(total, t.const(1, 64)), product)) is not None

@@ -102,6 +102,7 @@ def expanding(bound: Bound) -> str:
 IEEE = [
     "add.rn.f32", "add.rm.ftz.f32", "add.rp.ftz.sat.f32", "sub.rz.f32", "mul.rn.f32", "mul.rp.ftz.f32", "fma.rn.f32",
     "fma.rm.ftz.f32", "div.rn.f32", "div.rz.ftz.f32", "sqrt.rn.f32", "sqrt.rp.ftz.f32", "add.f16", "add.ftz.f16",
+    "mul.rm.ftz.f32", "mul.rz.f32", "fma.rp.f32", "fma.rz.ftz.f32", "div.rm.f32", "div.rp.ftz.f32", "add.rm.f32",
     "mul.ftz.sat.f16", "mul.bf16", "fma.rn.ftz.f16", "fma.rn.relu.bf16", "fma.rn.oob.f16",
 ]  # fmt: skip
 

@@ -14,6 +14,7 @@ import pytest
 
 from ptxdiff.records import Area, Bits, Proof
 from ptxdiff.reports import html
+from ptxdiff.reports.model import PROVED, view
 from tests.support.reports import hostile, synthetic
 
 TARGETS = ("sm_80", "sm_86", "sm_90a", "sm_100a")  # forty pages are made here; one is of the whole catalogue
@@ -140,6 +141,40 @@ def test_all_five_verdicts_and_expected_failures_are_counted_in_words(page_of_ba
     words = Page(page_of_base).words
     for part in ("✓ pass", "✗ fail", "⊘ unsupported", "⚠ error", "○ not run", "⊗ expected failure"):
         assert part in words
+
+
+def test_a_proof_is_shown_beside_the_evidence_of_the_same_definition_alone(base, tmp_path):
+    """It raises no state: a proof of another definition, of fewer packs, or of a variant that fails is not shown."""
+    passes = [r for r in base.results if r.verdict == "pass" and not r.expected_failure]
+    (key, *_) = [r.key for r in passes if r.key.backend == "emulator"]
+    same = {"text": "ab", "match": "cd"}
+    mine = [
+        dataclasses.replace(r, fingerprint=same)
+        for r in passes
+        if (r.key.case, r.key.variant, r.key.target) == (key.case, key.variant, key.target)
+    ]
+    packs = tuple({r.key.pack for r in mine})
+    proof = Proof(key.case, key.variant, key.target, "proved", packs=packs, program="ab", rules="cd", fingerprint=same)
+
+    def shown(results, one):
+        records = dataclasses.replace(base, results=results, proofs=[one])
+        cell = view(records).rows
+        (found,) = [r.cells[key.target] for r in cell if (r.case, r.variant) == (key.case, key.variant)]
+        marked = "proved for all inputs" in found.describe
+        assert marked == (PROVED in found.marks)
+        assert found.evidence == tuple(m for m in found.marks if m is not PROVED)
+        return marked
+
+    assert shown(mine, proof)
+    assert "∀ proved" in Page(written(tmp_path, [dataclasses.replace(base, results=mine, proofs=[proof])])).words
+    for change in (
+        {"fingerprint": {"text": "ab", "match": "ce"}}, {"fingerprint": {}}, {"packs": (64,)}, {"target": "sm_75"},
+        {"verdict": "not settled", "words": "time"}, {"against": "other"}, {"against": "sass", "assembler": "ptxas"},
+    ):  # fmt: skip
+        assert not shown(mine, dataclasses.replace(proof, **change)), change
+    assert not shown([dataclasses.replace(r, fingerprint={}) for r in mine], dataclasses.replace(proof, fingerprint={}))
+    assert not shown([*mine, dataclasses.replace(mine[0], verdict="fail", words="wrong")], proof)
+    assert not shown([*mine, dataclasses.replace(mine[0], fingerprint={"text": "other"})], proof)
 
 
 def test_proofs_are_listed_and_a_counterexample_fails_the_page(base, tmp_path):
