@@ -408,6 +408,15 @@ def test_a_run_is_not_resumed_in_another_environment(run_cases, monkeypatch):
     )
 
 
+def test_a_run_is_not_resumed_with_other_ledgers(run_cases, monkeypatch):
+    """What machine code was believed then may have been refuted since."""
+    run_cases("--ptx-records=run.jsonl", flip=RIGHT)
+    monkeypatch.setattr("ptxdiff.running.environment.ledgers", lambda: "taught again")
+    result = run_cases("--ptx-records=run.jsonl", "--ptx-resume", flip=RIGHT)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*was begun with the harness's own ledgers of evidence; here are others*"])
+
+
 def test_a_run_is_not_resumed_with_another_effort(run_cases):
     run_cases("--ptx-records=run.jsonl", flip=RIGHT)
     result = run_cases("--ptx-records=run.jsonl", "--ptx-resume", "--ptx-effort=full", flip=RIGHT)
