@@ -94,9 +94,13 @@ BACKENDS: Mapping[str, BackendKind] = {
     ),
     # Not automatic: a run with it takes longer.
     "sass": BackendKind(
-        "runs the machine code of ptxas on the CPU", _sass,
-        automatic=False, chosen_ptxas=True, reusable=True, rests_on=_taught,
-    ),  # fmt: skip
+        "runs the machine code of ptxas on the CPU",
+        _sass,
+        automatic=False,
+        chosen_ptxas=True,
+        reusable=True,
+        rests_on=_taught,
+    ),
 }
 
 

@@ -1,4 +1,4 @@
-"""`python -m tests.support.sass.refused --target sm_100a [FILES]`: what keeps the catalogue from running as machine code.
+"""What keeps the catalogue from running as machine code: `python -m tests.support.sass.refused --target sm_100a`.
 
 The first launch of each variant of the case files is compiled and assembled, not run. Printed are the opcodes of
 machine instructions that have no row, with the number of launches that hold one, then the forms that are not taught.
@@ -37,7 +37,8 @@ def main() -> None:
             for variant in loaded.case.variants:
                 name = f"{loaded.name}::{variant}"
                 try:
-                    job = next((j for _, j in jobs(Item(loaded, variant, args.target, "sass"), backend, "quick") if j), None)
+                    launches = jobs(Item(loaded, variant, args.target, "sass"), backend, "quick")
+                    job = next((job for _, job in launches if job), None)
                     made = assembled(job) if job is not None else None
                 except Exception as error:
                     counts[f"no launch: {type(error).__name__}"] += 1
