@@ -78,6 +78,20 @@ class Code:
 
 
 @dataclass(frozen=True)
+class MachineRun:
+    """Machine code of a variant that ran on the CPU. fused: the products that ptxas fused, each with its source line.
+
+    weakest: the forms of machine instructions with the least evidence, one for each kernel with another.
+    """
+
+    variant: str
+    target: str
+    assembler: str
+    weakest: tuple[str, ...]
+    fused: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
 class Resources:
     """Registers, spilled bytes and instructions of one variant on one target, at one pack."""
 
@@ -108,6 +122,7 @@ class CasePage:
     changes: list[Change]
     maps: list[FailingMap]
     swept: list[Result]
+    machine: list[MachineRun]
     splits: list[Split]
     spreads: dict[str, Spread | None]
 
@@ -146,6 +161,7 @@ def case_page(
         changes=[c for c in history.changes if c.case == name],
         maps=[m for row in rows if (m := failing_map(row)) is not None],
         swept=sorted((r for r in results if r.sweep or r.notes), key=lambda r: (not r.sweep, -r.total)),
+        machine=_machine_runs(view, results),
         splits=splits(results, view.records.disagreements),
         spreads={row.variant: spread(row) for row in rows},
     )
@@ -342,6 +358,35 @@ def _codes(view: View, rows: Sequence[Row]) -> list[Code]:
             k = result.key
             found.append(Code(row.variant, k.target, k.pack, ptx, sass, part.more, shown.lined_up))
     return found
+
+
+def _machine_runs(view: View, results: Sequence[Result]) -> list[MachineRun]:
+    found: dict[tuple[str, str, str], list[Result]] = {}
+    for r in results:
+        if r.weakest or r.fused:
+            found.setdefault((r.key.variant, r.key.target, r.ptxas), []).append(r)
+    made = []
+    for name, members in sorted(found.items()):
+        texts = {r.ptx: view.records.texts[r.ptx].text for r in members if r.ptx in view.records.texts}
+        fused = {
+            (words, source_line(texts.get(r.ptx, ""), int(line))) for r in members for line, words in r.fused.items()
+        }
+        weakest = tuple(dict.fromkeys(r.weakest for r in members if r.weakest))
+        made.append(MachineRun(*name, weakest, tuple(sorted(fused))))
+    return made
+
+
+_LOC = re.compile(r"^\s*\.loc\s+(\d+)\s+(\d+)")
+_FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]+)"', re.MULTILINE)
+
+
+def source_line(ptx: str, line: int) -> str:
+    """The file and line from which a line of PTX came, as `name.py:12`; "" if the PTX does not say."""
+    for text in reversed(ptx.splitlines()[:line]):
+        if found := _LOC.match(text):
+            names = {number: path.rpartition("/")[2] for number, path in _FILE.findall(ptx)}
+            return f"{names[found[1]]}:{found[2]}" if found[1] in names else ""
+    return ""
 
 
 def _coloured(lines: Sequence[Line], language: Language) -> tuple[tuple[int, tuple[Span, ...]], ...]:

@@ -43,6 +43,7 @@ class BackendKind:
     does: for pytest's list of markers. automatic: whether `auto` includes it. executes: whether it gives bits.
     asm_alone: whether it runs asm without a kernel of Triton around it. chosen_ptxas: whether its code is made by a
     ptxas that the user can choose. reusable: whether its results depend on nothing that the key of reuse lacks.
+    rests_on: gives a digest of evidence that decides its results, for that key.
     """
 
     does: str
@@ -52,6 +53,7 @@ class BackendKind:
     asm_alone: bool = False
     chosen_ptxas: bool = False
     reusable: bool = False
+    rests_on: Callable[[], str] | None = None
 
 
 def _gpu(settings: BackendSettings) -> Backend:
@@ -78,6 +80,12 @@ def _sass(settings: BackendSettings) -> Backend:
     return SassBackend(settings.cpu_limit)
 
 
+def _taught() -> str:
+    from ptxdiff.conformance.taught import contents_digest
+
+    return contents_digest()
+
+
 BACKENDS: Mapping[str, BackendKind] = {
     "gpu": BackendKind("needs an NVIDIA GPU", _gpu, chosen_ptxas=True),
     "emulator": BackendKind("runs PTX on the CPU", _emulator, asm_alone=True, reusable=True),
@@ -85,7 +93,14 @@ BACKENDS: Mapping[str, BackendKind] = {
         "compiles and assembles, runs nothing", _assembler, executes=False, chosen_ptxas=True, reusable=True
     ),
     # Not automatic: a run with it takes longer.
-    "sass": BackendKind("runs the machine code of ptxas on the CPU", _sass, automatic=False, chosen_ptxas=True),
+    "sass": BackendKind(
+        "runs the machine code of ptxas on the CPU",
+        _sass,
+        automatic=False,
+        chosen_ptxas=True,
+        reusable=True,
+        rests_on=_taught,
+    ),
 }
 
 

@@ -49,5 +49,5 @@ def standing(ran: Ran, target: str) -> str:
     form, contexts, confirmed = weakest(ran.forms, target)
     if not form:
         return "no instruction of the table ran"
-    device = f"confirmed by a GPU in {confirmed}" if confirmed else "by no GPU"
+    device = f"confirmed by a GPU in {confirmed}" if confirmed else "confirmed by no GPU"
     return f"the weakest form that ran is {form}, taught in {contexts} contexts, {device}"

@@ -45,7 +45,7 @@ from ptxdiff.triton.ptx_text import AsmLine, asm_line
 from ptxdiff.triton.spec import Compilation
 
 if TYPE_CHECKING:
-    from ptxdiff.emulator import BlockOrder, Kernel
+    from ptxdiff.emulator import BlockOrder, Fuse, Kernel
 
 
 LAUNCHES = 8
@@ -162,7 +162,7 @@ def run_compiled(
     return with_evidence(outcome, forms, _approximate(loaded), job)
 
 
-def loaded_kernel(job: Job, compilation: Compilation, fuse: bool = False) -> Kernel:
+def loaded_kernel(job: Job, compilation: Compilation, fuse: Fuse = False) -> Kernel:
     """The kernel, parsed and checked for the job's target. A case's own PTX file may name another target."""
     from ptxdiff.emulator import load_kernel
 
@@ -230,6 +230,11 @@ def _other_orders(kernel: CompiledKernel, loaded: Kernel) -> Sequence[BlockOrder
     given = kernel.compilation.spec.given
     threads = math.prod(given.block) if given else 32 * kernel.compilation.num_warps
     return orders_of(loaded, kernel.launch.grid, threads)[1:]
+
+
+def outputs_when_fused(job: Job, kernel: CompiledKernel, fuse: Fuse, limit: float = KERNEL_SECONDS) -> dict[str, Any]:
+    """The outputs with these additions fused. Raises PtxError."""
+    return _launch(job, kernel, fuse=fuse, limit=limit).outputs
 
 
 def _approximate_outputs(kernel: CompiledKernel, loaded: Kernel) -> dict[str, tuple[str, ...]]:
@@ -331,7 +336,7 @@ class PlacedKernel:
     tensors: dict[str, EmulatedTensor]
 
 
-def placed(job: Job, kernel: CompiledKernel, *, fuse: bool) -> PlacedKernel:
+def placed(job: Job, kernel: CompiledKernel, *, fuse: Fuse) -> PlacedKernel:
     """A job's kernel with fresh memory. Raises PtxError for a kernel that the emulator refuses.
 
     fuse: whether multiplications and additions are fused where ptxas may fuse them.
@@ -358,7 +363,7 @@ def placed(job: Job, kernel: CompiledKernel, *, fuse: bool) -> PlacedKernel:
 LATER_LAUNCH = "a later launch reads what an earlier launch left in the module's variables, and gives other bits"
 
 
-def _launch(job: Job, kernel: CompiledKernel, *, fuse: bool, limit: float, order: BlockOrder | None = None) -> _Bits:
+def _launch(job: Job, kernel: CompiledKernel, *, fuse: Fuse, limit: float, order: BlockOrder | None = None) -> _Bits:
     """Run a kernel, and again while it changes its module's variables: on a device they keep their values.
 
     order: of the blocks; None for the usual one.
@@ -370,7 +375,7 @@ def _launch(job: Job, kernel: CompiledKernel, *, fuse: bool, limit: float, order
 
 
 def _launch_once(
-    job: Job, kernel: CompiledKernel, fuse: bool, limit: float, variables: bytes | None, order: BlockOrder | None
+    job: Job, kernel: CompiledKernel, fuse: Fuse, limit: float, variables: bytes | None, order: BlockOrder | None
 ) -> tuple[_Bits, bytes, bytes]:
     """The bits of one launch, and the module's variables before and after it.
 

@@ -2,9 +2,10 @@
 
 The kernel is compiled and assembled as for a GPU of the target. Its bits count only if every form of machine
 instruction that ran is taught for the target (`ptxdiff.conformance.taught`), and if the PTX emulator gives the same
-bits, with or without contraction. Otherwise the job is not run, and the words say what is unsettled: nobody is accused
-on the word of one run. If nothing that PTX leaves open explains the difference (`accusation`), the outputs are
-"suspected": then `ptxdiff.running.ptxas_fault` looks for the proof that ptxas is at fault.
+bits, with or without contraction, or with exactly the products fused that ptxas fused (`fused_products`). Otherwise
+the job is not run, and the words say what is unsettled: nobody is accused on the word of one run. If nothing that PTX
+leaves open explains the difference (`accusation`), the outputs are "suspected": then `ptxdiff.running.ptxas_fault`
+looks for the proof that ptxas is at fault.
 """
 
 from __future__ import annotations
@@ -14,17 +15,26 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ptxdiff.backends.accusation import doubt_of_forms, doubt_of_ptx, standing
 from ptxdiff.backends.assembler import AssemblerBackend, artifacts, assembled, machine, notes
-from ptxdiff.backends.compiled import CompiledKernel, EmulatedTensor, PlacedKernel, loaded_kernel, placed, run_compiled
+from ptxdiff.backends.compiled import (
+    CompiledKernel,
+    EmulatedTensor,
+    PlacedKernel,
+    loaded_kernel,
+    outputs_when_fused,
+    placed,
+    run_compiled,
+)
+from ptxdiff.backends.fused_products import FollowedThread, fused_products, in_words
 from ptxdiff.backends.parting import nan_on_the_way, parting
 from ptxdiff.backends.snippet import error_line
 from ptxdiff.conformance.taught import unsettled
-from ptxdiff.emulator import KERNEL_SECONDS, PtxError
+from ptxdiff.emulator import KERNEL_SECONDS, PtxError, fusable
 from ptxdiff.emulator.kernel.trace import Launched, ThreadTrace, storing_thread
 from ptxdiff.emulator.kernel.trace import followed as ptx_followed
 from ptxdiff.jobs import Job, Outcome
@@ -37,6 +47,9 @@ from ptxdiff.sass.trace import TracedInstruction, followed
 from ptxdiff.triton.build import Built
 from ptxdiff.triton.launch import Launch, entry_parameters, launch_of, launched_experiment
 from ptxdiff.triton.targets import tool
+
+if TYPE_CHECKING:
+    from ptxdiff.emulator import Fuse
 
 TIMING = "machine code ran on the CPU, which never shows faults of timing"
 """A note of every result."""
@@ -105,13 +118,54 @@ class SassBackend:
             return Outcome("not run", f"unsettled: {left[0]}{more} is not taught for {job.target}")
         readings = [bits for bits in (expected.outputs, expected.alternative) if bits]
         apart = min((_apart(given.outputs, bits) for bits in readings), key=len)
+        fused: Mapping[str, str] = {}
+        if expected.alternative and not given.findings:
+            fused, known = self._fused(job, launch, built, given.outputs, expected)
+            apart = "" if known else apart
         if apart or given.findings:
             doubt = self._doubt(job, built, given, expected)
             parted = self.parted(job, launch, built, given.outputs, expected.outputs)[0] if apart else ""
             words = "; ".join(filter(None, (apart or given.findings[0], parted, f"{NOT_ACCUSED}: {doubt or NO_OTHER}")))
             notes_ = (standing(given.ran, job.target), TIMING)
             return Outcome("not run", f"unsettled: {words}", suspected={} if doubt else given.outputs, notes=notes_)
-        return replace(given.outcome(job, built), approximate=expected.approximate)
+        return replace(given.outcome(job, built), approximate=expected.approximate, fused=fused)
+
+    def _fused(
+        self, job: Job, launch: Launch, built: Built, outputs: Mapping[str, Any], expected: Outcome
+    ) -> tuple[Mapping[str, str], bool]:
+        """The products that ptxas fused, in words by PTX line, and whether the PTX then has the machine code's bits."""
+        kernel = CompiledKernel(launch, built.compilation)
+        pairs = fusable(loaded_kernel(job, built.compilation).program)
+        every = tuple(sorted({p.addition: p.pair for p in reversed(pairs)}.values()))
+
+        def has_bits(fuse: Fuse) -> bool:
+            meant = expected.outputs if fuse == every else expected.alternative if not fuse else None
+            return not _apart(outputs, meant or outputs_when_fused(job, kernel, fuse, self.limit))
+
+        try:
+            threads = [
+                FollowedThread(
+                    ptx_followed(_launched(placed(job, kernel, fuse=True)), thread),
+                    ptx_followed(_launched(placed(job, kernel, fuse=False)), thread),
+                    self._followed(launch, job, built, thread)[0],
+                )
+                for thread in self._deciding_threads(job, kernel, expected)
+            ]
+            found = fused_products(pairs, threads, has_bits)
+        except PtxError:
+            return {}, False
+        return ({}, False) if found is None else (in_words(found, threads), True)
+
+    def _deciding_threads(self, job: Job, kernel: CompiledKernel, expected: Outcome) -> list[int]:
+        """Threads whose results depend on whether products are fused, `TRACED` at most."""
+        found: list[int] = []
+        for name, unit in islice(_differing(expected.outputs, expected.alternative), TRACED):
+            ptx = placed(job, kernel, fuse=False)
+            tensor = ptx.tensors[name]
+            stored = storing_thread(_launched(ptx), tensor.buffer, tensor.place(unit), tensor.layout.unit)
+            if stored is not None and stored.thread not in found:
+                found.append(stored.thread)
+        return found
 
     def _doubt(self, job: Job, built: Built, given: _Given, expected: Outcome) -> str:
         """Why nothing is proved by other bits than those of the PTX; "" if a right level of ptxas would prove it."""
@@ -258,9 +312,9 @@ class _Given:
                 *notes(built),
                 f"{machine(built)}: {len(self.ran.forms)} forms of machine instructions ran, all taught; what moves "
                 f"data or orders threads has only the PTX's bits for it; {self.lanes} threads",
-                f"{machine(built)}: {standing(self.ran, job.target)}",
                 TIMING,
             ),
+            weakest=standing(self.ran, job.target),
         )
 
 
@@ -284,7 +338,7 @@ def _differing(outputs: Mapping[str, Any], meant: Mapping[str, Any]) -> Iterator
         yield from ((name, int(at)) for at in np.flatnonzero(one != other))
 
 
-def _apart(outputs: dict[str, Any], expected: Any) -> str:
+def _apart(outputs: Mapping[str, Any], expected: Any) -> str:
     """Where machine code and PTX differ first, with both words; "" if nowhere."""
     for name, bits in outputs.items():
         unit = f"u{bits.itemsize}"

@@ -33,6 +33,17 @@ CONTEXTS = 2
 """A context is a form of PTX, how its operands were given, and a level of ptxas."""
 
 
+def contents_digest() -> str:
+    """A digest of what this process reads as the two ledgers, for the keys of results that rest on them."""
+    return hashlib.sha256(b"\0".join((_contents(PATH), _contents(MOVES)))).hexdigest()
+
+
+@cache
+def _contents(path: Path) -> bytes:
+    """The bytes of a ledger, read once: a key must not name another text than the one that decided the result."""
+    return path.read_bytes() if path.exists() else b""
+
+
 def unsettled(forms: Iterable[str], target: str) -> list[str]:
     """Those of some forms that are not taught on a target."""
     known = _taught(PATH)
@@ -64,12 +75,10 @@ def weakest(forms: Iterable[str], target: str) -> tuple[str, int, int]:
 @cache
 def _taught(path: Path) -> Mapping[tuple[str, str], tuple[int, int]]:
     """The contexts of each form that is taught on a target, and those that a GPU confirmed."""
-    if not path.exists():
-        return {}
     agreed: Counter[tuple[str, str]] = Counter()
     confirmed: Counter[tuple[str, str]] = Counter()
     differed: set[tuple[str, str]] = set()
-    for line in map(json.loads, filter(None, path.read_text().splitlines())):
+    for line in map(json.loads, filter(None, _contents(path).splitlines())):
         form = line["target"], line["form"]
         if line["digest"] == digest(line["form"]):
             agreed[form] += line["agreed"]
@@ -82,7 +91,7 @@ def _taught(path: Path) -> Mapping[tuple[str, str], tuple[int, int]]:
 
 @cache
 def _moves(path: Path) -> frozenset[tuple[str, str, str]]:
-    lines = [json.loads(line) for line in path.read_text().splitlines() if line] if path.exists() else []
+    lines = [json.loads(line) for line in _contents(path).splitlines() if line]
     return frozenset(
         (e["target"], e["form"], e["digest"]) for e in lines if e["agreed"] >= CONTEXTS and not e["differed"]
     )

@@ -94,6 +94,11 @@ def _sequences() -> Iterator[tuple[str, str, tuple[str, ...], tuple[str, ...]]]:
         pairs = f"cvt.rn.satfinite.{name}.f32 v, $1, $2; cvt.rn.satfinite.{name}.f32 w, $3, $4;"
         text = f"{{ .reg .b16 v, w; {pairs} mov.b32 $0, {{v, w}}; }}"
         yield f"two {name}", text, ("b32",), ("f32",) * 4
+        for kind in ("f16x2", "bf16x2"):
+            for relu in ("", ".relu"):
+                pairs = " ".join(f"cvt.rn.satfinite{relu}.{name}.{kind} {to}, ${n};" for n, to in ((1, "v"), (2, "w")))
+                text = f"{{ .reg .b16 v, w; {pairs} mov.b32 $0, {{v, w}}; }}"
+                yield f"two {name} from {kind}{relu}", text, ("b32",), ("b32",) * 2
 
 
 SEQUENCES = {name: (text, outputs, inputs) for name, text, outputs, inputs in _sequences()}

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         parse_constraints,
     )
     from ptxdiff.emulator.binding.contents import Analysis, form_of
-    from ptxdiff.emulator.binding.contraction import contraction_open
+    from ptxdiff.emulator.binding.contraction import Fusable, Fuse, contraction_open, fusable
     from ptxdiff.emulator.binding.packed import in_tritons_form
     from ptxdiff.emulator.binding.special_registers import NEEDS, SPECIAL_REGISTERS
     from ptxdiff.emulator.errors import (
@@ -115,7 +115,7 @@ _NAMES = {
         "Analysis",
         "form_of",
     ),
-    "binding.contraction": ("contraction_open",),
+    "binding.contraction": ("Fusable", "Fuse", "contraction_open", "fusable"),
     "binding.packed": ("in_tritons_form",),
     "binding.special_registers": (
         "NEEDS",
@@ -204,6 +204,8 @@ __all__ = [
     "BufferPointer",
     "Constraint",
     "ExecutionError",
+    "Fusable",
+    "Fuse",
     "Hazard",
     "HostMap",
     "InputWritten",
@@ -233,6 +235,7 @@ __all__ = [
     "dtype_of",
     "emulate",
     "form_of",
+    "fusable",
     "in_tritons_form",
     "judging_emulated",
     "load_kernel",

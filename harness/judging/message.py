@@ -83,7 +83,9 @@ def message(
         f"  evidence  {INTERPRETED if result.key.backend == 'sass' else EVIDENCE_WORDS[result.evidence]}",
     ]
     lines += [f"  finding   {text}" for text in result.findings]
-    lines += [f"  note      {text}" for text in (*judgement.notes, *result.notes)]
+    remarks = [result.weakest] if result.weakest else []
+    remarks += [f"ptxas fused {text}" for text in result.fused.values()]
+    lines += [f"  note      {text}" for text in (*judgement.notes, *result.notes, *remarks)]
     if story:
         lines += story
     elif result.diagnosis:

@@ -224,6 +224,11 @@ class Result:
     (`ptxdiff.model.identity.dependencies`)."""
     opened: Mapping[str, str] = field(default_factory=dict)
     """Of an item's first result: digests of the files that the case's code opened, by path."""
+    weakest: str = ""
+    """Of machine code that ran on the CPU: the form of machine instruction with the least evidence, in words."""
+    fused: Mapping[str, str] = field(default_factory=dict)
+    """Of machine code that ran on the CPU: the products that ptxas fused into a sum, in words by the PTX line of the
+    sum. Empty if that decides no bit of this result, or is not known."""
 
     @property
     def outcome(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import importlib.metadata
 import os
 import platform
@@ -13,10 +14,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from ptxdiff.locations import PACKAGE
 from ptxdiff.model.identity.experiment import harness
 
 _PACKAGES = ("ptxdiff", "triton", "torch", "numpy", "numba", "ml_dtypes")
-_DECIDING = ("python", *_PACKAGES, "harness", "approximate", "ptxas", "cuda", "driver")
+_DECIDING = ("python", *_PACKAGES, "harness", "ledgers", "approximate", "ptxas", "cuda", "driver")
 
 
 def environment(
@@ -33,7 +35,7 @@ def environment(
         "host_cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
     }
     facts |= {name: v for name in _PACKAGES if (v := _version(name))}
-    facts |= {"harness": harness(), "approximate": approximate}
+    facts |= {"harness": harness(), "ledgers": ledgers(), "approximate": approximate}
     facts |= {"git": git} if (git := revision(folder)) else {}
     facts |= {"ptxas": carried} if (carried := _assemblers()) else {}
     facts |= {"assemblers": list(assemblers)} if assemblers else {}
@@ -51,12 +53,21 @@ def other_environment(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
         return f"the assemblers {', '.join(was) or _TRITONS}; here are {', '.join(found) or _TRITONS}"
     for name in _DECIDING:
         if name in before and name in now and before[name] != now[name]:
-            fact = "the harness's own code" if name == "harness" else f"{name} {before[name]}"
-            return f"{fact}; here is {'another' if name == 'harness' else now[name]}"
+            own = _OWN.get(name, "")
+            return f"{own or f'{name} {before[name]}'}; here {_OTHER.get(name) or f'is {now[name]}'}"
     return ""
 
 
+_OWN = {"harness": "the harness's own code", "ledgers": "the harness's own ledgers of evidence"}
+_OTHER = {"harness": "is another", "ledgers": "are others"}
 _TRITONS = "that Triton uses alone"
+
+
+def ledgers() -> str:
+    """A digest of the ledgers on which evidence rests: of forms of PTX, and of what is taught of machine code."""
+    folder = PACKAGE / "conformance"
+    texts = [(folder / name).read_bytes() for name in ("ledger.jsonl", "taught.jsonl", "moves.jsonl")]
+    return hashlib.sha256(b"\0".join(texts)).hexdigest()[:32]
 
 
 def _named(compilers: Mapping[str, Any]) -> str:

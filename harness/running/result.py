@@ -170,6 +170,8 @@ class ItemRecord:
             device=outcome.device,
             identity=outcome.identity,
             body=artifacts.body,
+            weakest=outcome.weakest,
+            fused=outcome.fused,
         )
 
     def _remarks(self, body: str) -> tuple[str, ...]:

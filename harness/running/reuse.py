@@ -1,11 +1,11 @@
 """Results of earlier runs, reused if nothing that decides them has changed.
 
-Each entry is one test item of the emulator or the assembler. Its key has the definitions of the variant and of the
-whole case (whose reference decides the inputs), what stands around them (`model/identity/dependencies`), the place of
-the item, effort and limits, the text of the harness and its ledger, and what is installed: Python, the packages that
-compute, and each file of Triton, or of the Triton build that compiles the variant. The entry lists the files that the
-case's code opened; it is used if their contents are the same. A part that cannot be encoded equals no part of another
-process, so nothing is reused.
+Each entry is one test item of the emulator, the assembler, or the interpreter of machine code. Its key has the
+definitions of the variant and of the whole case (whose reference decides the inputs), what stands around them
+(`model/identity/dependencies`), the place of the item, effort and limits, the assemblers with their levels, the text of
+the harness and its ledgers, and what is installed: Python, the packages that compute, and each file of Triton, or of
+the Triton build that compiles the variant. The entry lists the files that the case's code opened; it is used if their
+contents are the same. A part that cannot be encoded equals no part of another process, so nothing is reused.
 
 A process stores nothing if the harness was edited after the process began: it may still run the old text. Only items
 with repeatable verdicts are stored: no errors, and nothing that was not run. A reference that asks a clock does not
@@ -176,6 +176,8 @@ def _key(item: Item, settings: tuple[Any, ...]) -> tuple[bytes, ...]:
     parts = [digest((place, settings)), _case(item), _surroundings()]
     if item.compiler:
         parts.append(f"{item.compiler} {installation_of(item.compiler)}")
+    if rests_on := BACKENDS[item.backend].rests_on:
+        parts.append(rests_on())
     return tuple(part.encode() for part in parts)
 
 

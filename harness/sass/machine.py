@@ -597,7 +597,9 @@ class SourceFetch:
             x = x & ~x.dtype.type(sign)
         if operand.inverted:
             x = ~x
-        if operand.negated:
+        if operand.negated and source.negation == "8x4":
+            x = (0x80808080 - (x & 0x7F7F7F7F)) ^ (~x & 0x80808080)
+        elif operand.negated:
             x = -x if source.negation == "two" else x ^ x.dtype.type(sign)
         return x
 

@@ -29,8 +29,8 @@ Definition = Callable[..., int]
 class SourceKind:
     """A kind of source. width: bits that the definition reads; signs: which of `-`, `~`, `|` may stand before it.
 
-    negation: how `-` changes the bits: "two" (two's complement), "carry" (one's complement plus 1 in one bit more), or
-    the sign bits of a floating-point type ("f32", "f16x2", "f64").
+    negation: how `-` changes the bits: "two" (two's complement), "8x4" (two's complement of each byte), "carry" (one's
+    complement plus 1 in one bit more), or the sign bits of a floating-point type ("f32", "f16x2", "f64").
     """
 
     width: int
@@ -44,6 +44,7 @@ class SourceKind:
 _HALVES = ("", "H0_H0", "H1_H1")
 SOURCES: Mapping[str, SourceKind] = {
     "u": SourceKind(32),  # 32 bits as they are
+    "r": SourceKind(32, immediate="none"),  # a register that is not RZ
     "s": SourceKind(32, signed=True),
     "i": SourceKind(32, "-", "two"),
     "j": SourceKind(64, "-", "carry"),  # 32 bits, whose negation can carry
@@ -60,6 +61,9 @@ SOURCES: Mapping[str, SourceKind] = {
     "y": SourceKind(32, suffixes=("", "B1", "B2", "B3"), immediate="none"),  # one byte of a register
     "v": SourceKind(32, immediate="encoding"),  # 32 bits as they are, whose immediates are written as floats
     "t": SourceKind(32, suffixes=("H0", "H1"), immediate="encoding"),  # one half, always named: two scales
+    "m": SourceKind(32, "-", "8x4"),  # four bytes
+    "o4": SourceKind(32, suffixes=("24",), immediate="none"),  # all but the upper byte is read
+    "o2": SourceKind(32, suffixes=("28",), immediate="none"),  # all but the upper four bits are read
     "z": SourceKind(32, suffixes=("SIGN",), immediate="none"),  # the sign of a register
     "d": SourceKind(64, "-|", "f64", immediate="high"),
     "i2": SourceKind(32, "-", "two", signed=True),
@@ -257,6 +261,8 @@ def _fits(kind: str, operand: Operand, uniform: bool) -> bool:
     if operand.absolute and "|" not in source.signs:
         return False
     if kind in ("a", "g") and not operand.absolute and operand.kind != "float":
+        return False
+    if kind == "r" and (operand.kind != "R" or operand.number < 0):
         return False
     if kind == "p":
         return operand.kind == "UP" or (operand.kind == "P" and not uniform)

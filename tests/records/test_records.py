@@ -69,7 +69,7 @@ RESULT = Result(
     sweep={"seconds": 0.02, "copy": 0.008}, notes=("judged in chunks",), grid=GRID, device="GPU-1",
     judged={"y": Share(10, 9, 8, 7)}, identity="1d", body="b0",
     ptxas="ptxas 12.9.86 -O0 (0f1e2d3c4b5a)", reused="20250102T030405Z", node="one/1a2b",
-    padding_alone=True,
+    padding_alone=True, weakest="FADD", fused={"12": "mul of line 11 into add of line 12"},
 )  # fmt: skip
 VARIANT = VariantInfo(
     "asm", "ulp(1)", "never", "any", "every target", "note", "why", {"1": "asm"}, {"1": "=r,r"}, 1.0, 12
@@ -406,6 +406,15 @@ def test_a_run_is_not_resumed_in_another_environment(run_cases, monkeypatch):
     result.stderr.fnmatch_lines(
         ["ERROR: --ptx-records: run.jsonl was begun with the harness's own code; here is another*"]
     )
+
+
+def test_a_run_is_not_resumed_with_other_ledgers(run_cases, monkeypatch):
+    """What machine code was believed then may have been refuted since."""
+    run_cases("--ptx-records=run.jsonl", flip=RIGHT)
+    monkeypatch.setattr("ptxdiff.running.environment.ledgers", lambda: "taught again")
+    result = run_cases("--ptx-records=run.jsonl", "--ptx-resume", flip=RIGHT)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*was begun with the harness's own ledgers of evidence; here are others*"])
 
 
 def test_a_run_is_not_resumed_with_another_effort(run_cases):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ptxdiff.records import Area, Bits, Proof
+from ptxdiff.records import Area, Bits, Proof, Text
 from ptxdiff.reports import html
 from ptxdiff.reports.model import PROVED, view
 from tests.support.reports import hostile, synthetic
@@ -126,6 +126,22 @@ def test_without_scripts_the_page_has_verdict_matrix_failures_and_code(base, tmp
     assert "Feature '.e2m1x2' requires .target sm_100a" in words
     assert "rcp.approx.ftz.f32 %r20, %r1;" in words
     assert "MUFU.RCP" in words
+
+
+def test_products_that_ptxas_fused_stand_beside_their_source_line(base, tmp_path):
+    ptx = '.file 1 "/home/someone/kernel.py"\n.loc 1 12 5\nmul.f32 %p, %a, %b;\n.loc 1 14 9\nadd.f32 %d, %p, %c;\n'
+    words = "mul.f32 %p, %a, %b; of line 3 into add.f32 %d, %p, %c; of line 5"
+    first = base.results[0]
+    machine = dataclasses.replace(
+        first, key=dataclasses.replace(first.key, backend="sass", input_set="machine"), evidence="model", ptx="fedc",
+        ptxas="ptxas 13.4", fused={"5": words}, weakest="the weakest form that ran is FFMA",
+    )  # fmt: skip
+    run = dataclasses.replace(
+        base, results=[*base.results, machine], texts={**base.texts, "fedc": Text("fedc", "ptx", ptx)}
+    )
+    page = Page(written(tmp_path, [run])).words
+    assert f"kernel.py:14 {words}" in page
+    assert "the weakest form that ran is FFMA" in page
 
 
 def test_code_is_shown_without_the_indentation_of_its_file(base, tmp_path):

@@ -16,6 +16,7 @@ from ptxdiff.model.identity import source
 from ptxdiff.model.load import load
 from ptxdiff.running import collection, reuse
 from ptxdiff.running.item import Item
+from ptxdiff.triton.installation import installation
 from tests.support.case_sources import RIGHT
 
 CASE = """
@@ -198,6 +199,110 @@ def test_the_ledger_decides_the_evidence_and_is_in_the_key(runs, monkeypatch, tm
     other.write_bytes(ledger.PATH.read_bytes() + b"\n")
     monkeypatch.setattr(ledger, "PATH", other)
     assert len(runs()[1]) == 3
+
+
+MACHINE = """
+from ptxdiff import Case, asm
+from ptxdiff.references.formats import F32
+
+case = Case(
+    inputs={{"x": F32}}, outputs={{"y": F32}}, reference=lambda x: x & 0x7FFFFFFF,
+    variants={{"abs": asm("abs.f32 $0, $1;", constraints="=r,r", pack=1)}},
+)
+"""
+SASS = ("--ptx-backend=sass", "--ptx-target=sm_90a")
+
+
+@pytest.fixture
+def machine_runs(runs, monkeypatch):
+    """Run a case as machine code, as in a new process. Returns verdicts, the items that ran, and the records."""
+    from ptxdiff.backends import create
+    from ptxdiff.conformance import taught
+
+    if words := create("sass").unavailable("sm_90a"):
+        pytest.skip(words)
+    caches = (taught._contents, taught._taught, taught._moves)
+
+    def run(*arguments: str):
+        for cached in caches:
+            cached.cache_clear()
+        return runs(*SASS, *arguments, case=MACHINE)
+
+    yield run
+    monkeypatch.undo()
+    for cached in caches:
+        cached.cache_clear()
+
+
+def test_results_of_machine_code_are_reused(machine_runs):
+    first, ran, before = machine_runs()
+    again, ran_again, after = machine_runs()
+    assert first == again == {("abs", "sm_90a"): "pass"}
+    assert (ran, ran_again) == (["abs sm_90a"], [])
+    assert comparable(before) == comparable(after)
+
+
+@pytest.mark.parametrize("ledger", ["PATH", "MOVES"])
+def test_machine_code_is_run_again_after_any_change_of_what_is_taught(machine_runs, monkeypatch, tmp_path, ledger):
+    """A form that lost its line in between would pass from the cache."""
+    from ptxdiff.conformance import taught
+
+    machine_runs()
+    emptied = tmp_path / "emptied.jsonl"
+    emptied.touch()
+    monkeypatch.setattr(taught, ledger, emptied)
+    verdicts, ran, found = machine_runs()
+    assert ran == ["abs sm_90a"]
+    if ledger == "PATH":
+        assert verdicts == {("abs", "sm_90a"): "not run"}
+        assert any("unsettled" in r.get("words", "") for r in found if r["record"] == "result")
+
+
+def test_a_key_names_the_ledger_that_the_process_has_read(machine_runs, monkeypatch, tmp_path):
+    """It is edited after it decided a result and before the result is stored: the edited text vouches for nothing."""
+    from ptxdiff.conformance import taught
+
+    ledger = tmp_path / "taught.jsonl"
+    ledger.write_bytes(taught.PATH.read_bytes())
+    monkeypatch.setattr(taught, "PATH", ledger)
+    run_item = collection.run_item
+
+    def edited(*arguments, **more):
+        found = run_item(*arguments, **more)
+        ledger.write_bytes(b"")
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(collection, "run_item", edited)
+        assert machine_runs()[0] == {("abs", "sm_90a"): "pass"}
+    assert machine_runs()[0] == {("abs", "sm_90a"): "not run"}
+
+
+def test_machine_code_of_another_level_or_disassembler_is_run(machine_runs, monkeypatch, tmp_path):
+    from ptxdiff.triton.targets import tool
+
+    machine_runs()
+    assert machine_runs("--ptx-opt=0")[1] == ["abs sm_90a"]
+    assert machine_runs("--ptx-opt=0")[1] == []
+    other = tmp_path / "nvdisasm"
+    other.write_text(f'#!/bin/sh\nexec {tool("nvdisasm")} "$@"\n')
+    other.chmod(0o755)
+    monkeypatch.setenv("TRITON_NVDISASM_PATH", str(other))
+    installation.cache_clear()
+    assert machine_runs()[1] == ["abs sm_90a"]
+    monkeypatch.delenv("TRITON_NVDISASM_PATH")
+    installation.cache_clear()
+
+
+def test_machine_code_of_a_script_is_never_reused(machine_runs, tmp_path):
+    """The script may call any ptxas: its digest says nothing of what it calls."""
+    from ptxdiff.triton.targets import tool
+
+    script = tmp_path / "ptxas"
+    script.write_text(f'#!/bin/sh\nexec {tool("ptxas")} "$@"\n')
+    script.chmod(0o755)
+    for _ in range(2):
+        assert machine_runs(f"--ptx-assembler={script}")[1] == ["abs sm_90a"]
 
 
 def test_damaged_entries_are_run_again_and_healed(runs, tmp_path):

@@ -10,6 +10,7 @@ import pytest
 
 import ptxdiff
 from ptxdiff.backends import BACKENDS, create, sass
+from ptxdiff.backends.assembler import assembled
 from ptxdiff.conformance import taught
 from ptxdiff.jobs import Job, Setup, block_of
 from ptxdiff.references.formats import F32, U32
@@ -96,3 +97,86 @@ def test_a_result_that_is_used_too_early_is_a_finding_of_its_own(backend, monkey
     assert outcome.status == "not run"
     assert "unsettled: machine code uses a result too early: 0x" in outcome.words
     assert not outcome.suspected
+
+
+MIXED = ptxdiff.Case(
+    inputs={"x": F32, "z": F32}, outputs={"y": F32}, reference=lambda x, z: x,
+    variants={"two": ptxdiff.asm(
+        "{ .reg .f32 p, q; mul.f32 p, $1, $1; add.f32 q, p, $2; mul.f32 p, $2, $2; add.rn.f32 $0, p, q; }", "=r,r,r",
+    )},
+)  # fmt: skip
+KEPT = ptxdiff.Case(
+    inputs={"x": F32, "z": F32}, outputs={"y": F32}, reference=lambda x, z: x,
+    variants={"one": ptxdiff.asm(
+        "{ .reg .f32 p, q; mul.f32 p, $1, $1; add.f32 q, p, $2; mul.f32 p, q, q; sub.f32 $0, p, $1; }", "=r,r,r",
+    )},
+)  # fmt: skip
+
+
+def _pairs(count: int = 300) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(5)
+    return {n: rng.uniform(0.5, 2, count).astype(np.float32).view(np.uint32) for n in "xz"}
+
+
+@pytest.mark.parametrize(("case", "texts"), [(MIXED, ["add.f32"]), (KEPT, ["add.f32", "sub.f32"])])
+def test_it_says_which_products_ptxas_fused(backend, case, texts) -> None:
+    inputs = _pairs()
+    job = replace(_job(case, inputs["x"]), inputs=inputs, setup=Setup(shape=(300,), block=block_of(1), fusion=True))
+    outcome = backend.run(job)
+    assert outcome.status == "ran", outcome.words
+    lines = list(outcome.fused.values())
+    assert all("mul.f32" in line for line in lines)
+    assert {text for text in texts for line in lines if text in line} == set(texts)
+    assert not any("add.rn.f32" in line for line in lines)
+    ptx = outcome.artifacts.ptx.splitlines()
+    assert all("add" in ptx[int(n) - 1] or "sub" in ptx[int(n) - 1] for n in outcome.fused)
+
+
+def test_without_fusion_no_product_is_named(backend) -> None:
+    inputs = _pairs()
+    job = replace(_job(KEPT, inputs["x"]), inputs=inputs)
+    outcome = backend.run(job)
+    assert outcome.status == "ran", outcome.words
+    assert outcome.fused == {}
+
+
+APART = ptxdiff.Case(
+    inputs={"x": F32, "z": F32}, outputs={"y": F32}, reference=lambda x, z: x,
+    variants={"one": ptxdiff.asm(
+        "{ .reg .f32 p, q; mul.f32 p, $1, $1; add.rn.f32 q, p, $2; mul.f32 p, q, q; sub.f32 $0, p, $1; }", "=r,r,r",
+    )},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_one_product_may_be_fused_and_another_apart(backend, monkeypatch, wrong) -> None:
+    """Then the bits are neither of the two readings. Wrong bits are not explained by any choice of products."""
+    inputs = _pairs()
+    job = replace(_job(APART, inputs["x"]), inputs=inputs, setup=Setup(shape=(300,), block=block_of(1), fusion=True))
+    launch, built = assembled(job)
+    text = built.compilation.ptx
+    assert "add.rn.f32" in text
+    open_ = replace(built, compilation=replace(built.compilation, ptx=text.replace("add.rn.f32", "add.f32")))
+    if wrong:
+        planted = [
+            rows.InstructionRow(r.name, r.opcodes, r.fixed, r.flags, r.choices, r.shapes, _unrounded)
+            for r in rows.ROWS["FFMA"]
+        ]
+        monkeypatch.setitem(rows.ROWS, "FFMA", planted)
+    outcome = backend._ran(job, launch, open_)
+    if wrong:
+        assert (outcome.status, outcome.fused) == ("not run", {})
+    else:
+        assert outcome.status == "ran", outcome.words
+        assert outcome.fused
+        assert all("sub.f32" in words and "add.f32" not in words for words in outcome.fused.values())
+
+
+def _unrounded(a: int, b: int, c: int, ftz: int, rnd: int, sat: int) -> int:
+    return 0x3FC00001
+
+
+def test_a_result_carries_the_weakest_form_that_ran(backend, monkeypatch) -> None:
+    monkeypatch.setattr("ptxdiff.backends.accusation.weakest", lambda forms, target: ("FMUL", 2, 0))
+    outcome = backend.run(_job(FUSED, np.full(300, 1.5, np.float32).view(np.uint32)))
+    assert outcome.weakest == "the weakest form that ran is FMUL, taught in 2 contexts, confirmed by no GPU"

@@ -25,6 +25,10 @@ from tests.support.sass.assembly import written
         ("PLOP3.LUT P0, PT, R2.SIGN, R5.SIGN, R0.SIGN, 0x2, 0x0", "PLOP3.LUT"),
         ("I2F.F16.S8 R1, R2.B3", "I2F.F16.byte{.rnd}"),
         ("FHADD.BF16 R1, R2.H1, -R3", "FHADD{.type}{.rnd}{.SAT}"),
+        ("F2FP.SATFINITE.E4M3.F16.UNPACK_B_MERGE_C R1, R2, RZ", "F2FP.SATFINITE{.RELU}.form.F16.UNPACK_B_MERGE_C"),
+        ("F2FP.SATFINITE.E4M3.F16.UNPACK_B_MERGE_C R1, R2, R3", "F2FP.SATFINITE.form{.RELU}.F16.UNPACK_B_MERGE_C"),
+        ("I2IP.S2.S32.SAT R1, R2, R3, R4.28", "I2IP.kind.S32.SAT"),
+        ("VABSDIFF4.U8.ACC R1, R2, R3, R4", "VABSDIFF4{.kind}{.ACC}"),
     ],
 )
 def test_instructions_find_their_rows(text: str, name: str) -> None:
@@ -53,6 +57,11 @@ def test_instructions_find_their_rows(text: str, name: str) -> None:
         "F2FP.BF16.E5M2.UNPACK_B R1, R2, 4.5e-41",  # which half is not written
         "FADD R1, R2, 1.5.H0",
         "I2F.F16.S8 R1, R2.H1",
+        "I2IP.S2.S32.SAT R1, R2, R3, R4.24",  # the bits that it drops are another form's
+        "I2IP.U8.S32.SAT R1, R2, R3, R4.24",
+        "VABSDIFF4.U8.SAT R1, R2, R3, R4",
+        "VIADD.U8x4.SAT R1, R2, R3",
+        "VIMNMX.U8x4.RELU R1, R2, R3, PT",
         "F2FP.SATFINITE.E2M1.F16.UNPACK_B_MERGE_C R1, R2, R3",  # what the third operand does is not known
     ],
 )

@@ -7,7 +7,8 @@ were fused.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Container
+from dataclasses import dataclass, replace
 
 from ptxdiff.emulator.binding.program import Program, ReadSlot, Register, Step, WriteSlot
 from ptxdiff.emulator.isa.forms import Bound, find
@@ -54,19 +55,50 @@ def contraction_open(program: Program) -> bool:
     )
 
 
-def fused(program: Program) -> Program:
+def fused(program: Program, only: Container[Pair] | None = None) -> Program:
     """The program with every addition fused with the multiplication before it in the same basic block.
 
-    Where both operands are products, the first is fused; ptxas may choose the other.
+    Where both operands are products, the first is fused; ptxas may choose the other. only: the additions that are
+    fused, each with one of its products; None for all.
     """
-    return _Fuser(program).run()
+    return _Fuser(program, only).run()
+
+
+def fusable(program: Program) -> tuple[Fusable, ...]:
+    """The additions that `fused` may fuse, in order, each once for every operand that is a product."""
+    fuser = _Fuser(program, ())
+    fuser.run()
+    return tuple(dict.fromkeys(fuser.offered))
+
+
+Pair = tuple[int, int]
+"""An addition, by the offset of its text, and the number of the operand that is the product."""
+
+Fuse = bool | tuple[Pair, ...]
+"""Which additions are fused: all, none, or these."""
+
+
+@dataclass(frozen=True)
+class Fusable:
+    """An addition and a product that may become one instruction. product, addition: offsets of their texts."""
+
+    product: int
+    addition: int
+    position: int
+
+    @property
+    def pair(self) -> Pair:
+        """As `fused` takes it."""
+        return self.addition, self.position
 
 
 class _Fuser:
     """One pass over the steps that tracks which registers hold a product that may still be fused."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, only: Container[Pair] | None) -> None:
         self.program = program
+        self.only = only
+        self.offered: list[Fusable] = []
         self.registers = list(program.registers)
         self.steps: list[Step] = []
         self.open: dict[int, tuple[Step, tuple[ReadSlot, ...]]] = {}
@@ -118,6 +150,9 @@ class _Fuser:
         for position, reader in enumerate(step.sources):
             product = self.open.get(reader.slot)
             if product is None or not self._compatible(product[0], step, kind):
+                continue
+            self.offered.append(Fusable(product[0].node.offset, step.node.offset, position))
+            if self.only is not None and (step.node.offset, position) not in self.only:
                 continue
             chosen = [m for m in step.bound.chosen if m in ("ftz", "sat")]
             forms = find("fma", ("rn", *chosen, kind))

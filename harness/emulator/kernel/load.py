@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from ptxdiff.emulator.binding import control, moves
 from ptxdiff.emulator.binding.approximate import HOPPER, ROUNDED, rounded
-from ptxdiff.emulator.binding.contraction import fused
+from ptxdiff.emulator.binding.contraction import Fuse, fused
 from ptxdiff.emulator.binding.program import Program
 from ptxdiff.emulator.errors import OperandError, TooLarge, UnsupportedOnTarget, only_own
 from ptxdiff.emulator.kernel import calls
@@ -35,10 +35,11 @@ _LOADED = (
 
 @lru_cache(maxsize=128)
 @only_own("a module")
-def load_kernel(text: str, name: str | None = None, fuse: bool = False, approximate: str = HOPPER) -> Kernel:
+def load_kernel(text: str, name: str | None = None, fuse: Fuse = False, approximate: str = HOPPER) -> Kernel:
     """Parse and check a PTX module, and return the kernel `name` (None: the only one).
 
-    `fuse`: evaluate multiplications and additions without rounding modifiers as fma, as ptxas may. `approximate`: the
+    `fuse`: evaluate multiplications and additions without rounding modifiers as fma, as ptxas may; a tuple names the
+    additions that are fused, each with its product, as `fusable` of the unfused program has them. `approximate`: the
     bits of approximate instructions, as `ptxdiff.emulate` has it. Raises PtxError.
 
     Modules that differ only in their headers are parsed once. They are checked once for all targets that give the same
@@ -68,14 +69,14 @@ def _parsed(text: str) -> Module:
     return parse_module(text)
 
 
-def _kernel(module: Module, name: str | None, fuse: bool, approximate: str, target: AnyTarget) -> Kernel:
+def _kernel(module: Module, name: str | None, fuse: Fuse, approximate: str, target: AnyTarget) -> Kernel:
     function = module.kernel(name)
     assert function.body is not None
     _check_parameters(module, function)
     builder = KernelBuilder(module, function, target)
     program = builder.built(function.body)
     if fuse:
-        program = fused(program)
+        program = fused(program, fuse if isinstance(fuse, tuple) else None)
     if approximate == ROUNDED:
         program = rounded(program)
     required = function.directives.get("reqntid")

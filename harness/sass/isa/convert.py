@@ -316,6 +316,22 @@ def f2fp_narrow_bf16(a: int, relu: int, form: int) -> int:
     return cvt_narrow_bf16x2(a, RN, relu, 0, form) & 0xFFFF
 
 
+_MERGED = {name: _CODES[name.lower()] for name in ("E4M3", "E5M2")}
+"""Forms of eight bits. Of others it is not known where the codes of the last operand go."""
+
+
+@row("F2FP.SATFINITE.form{.RELU}.F16.UNPACK_B_MERGE_C", "R = u,r", form=_MERGED)
+def f2fp_merged_f16(a: int, c: int, relu: int, form: int) -> int:
+    """Two float16 as narrow numbers. The lower half of the second operand fills the upper half."""
+    return (cvt_narrow_f16x2(a, RN, relu, 0, form) & 0xFFFF) | (c & 0xFFFF) << 16
+
+
+@row("F2FP.SATFINITE.form{.RELU}.BF16.UNPACK_B_MERGE_C", "R = u,r", form=_MERGED)
+def f2fp_merged_bf16(a: int, c: int, relu: int, form: int) -> int:
+    """Two bfloat16 as narrow numbers. The lower half of the second operand fills the upper half."""
+    return (cvt_narrow_bf16x2(a, RN, relu, 0, form) & 0xFFFF) | (c & 0xFFFF) << 16
+
+
 @row("F2FP{.SATFINITE}.E8.BF16.UNPACK_B_MERGE_C.rnd", "R = u,RZ", rnd={"RZ": RZ, "RP": RP})
 def f2fp_e8_bf16(a: int, rnd: int, satfinite: int) -> int:
     """Two bfloat16 as powers of two (ue8m0)."""

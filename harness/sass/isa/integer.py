@@ -9,6 +9,7 @@ from __future__ import annotations
 from ptxdiff.emulator.isa.bit_manipulation import bmsk as ptx_bmsk
 from ptxdiff.emulator.isa.bit_manipulation import reverse, szext
 from ptxdiff.emulator.isa.compare import combine, ordered
+from ptxdiff.emulator.isa.convert_pack import cvt_pack_onto
 from ptxdiff.emulator.isa.dot_product import dp2a, dp4a
 from ptxdiff.emulator.isa.modifiers import CLAMP, HI, LO, WRAP
 from ptxdiff.emulator.numeric.bits import below64, clz64, popcount64, shr64, sign_extend, wrap64
@@ -233,6 +234,24 @@ def imnmx_u16x2(a: int, b: int, c: int) -> int:
     return (min(a >> 16, b >> 16) if c else max(a >> 16, b >> 16)) << 16 | low
 
 
+@row("VIMNMX.kind", "R = u,u,p", kind={"U8x4": 0, "S8x4": 1})
+def imnmx_8x4(a: int, b: int, c: int, kind: int) -> int:
+    """Four numbers of 8 bits: the smaller ones if the predicate is true, else the larger ones."""
+    total = 0
+    for number in range(4):
+        x, y = a >> 8 * number & 0xFF, b >> 8 * number & 0xFF
+        less = sign_extend(x, 8) < sign_extend(y, 8) if kind else x < y
+        total |= (x if less == (c == 1) else y) << 8 * number
+    return total
+
+
+@row("VIADD.U8x4", "R = m,m")
+@row("VIADD.S8x4", "R = m,m")
+def viadd_8x4(a: int, b: int) -> int:
+    """Four sums of 8 bits, wrapping."""
+    return (a & 0x7F7F7F7F) + (b & 0x7F7F7F7F) ^ (a ^ b) & 0x80808080
+
+
 @row("VIADD.16x2", "R = u,u")
 def viadd_16x2(a: int, b: int) -> int:
     """Two sums of 16 bits."""
@@ -358,3 +377,28 @@ def flo_sh(a: int) -> int:
 def vabsdiff(a: int, b: int, c: int) -> int:
     """The distance of two numbers, plus a third."""
     return abs(a - b) + c
+
+
+@row("VABSDIFF4{.kind}{.ACC}", "R = u,u,u", kind={"": 1, "U8": 0})
+def vabsdiff4(a: int, b: int, c: int, kind: int, acc: int) -> int:
+    """The distances of four bytes: each byte for itself, or their sum added to the third operand."""
+    total = c if acc else 0
+    for number in range(4):
+        at = 8 * number
+        x, y = a >> at & 0xFF, b >> at & 0xFF
+        distance = abs(sign_extend(x, 8) - sign_extend(y, 8)) if kind else abs(x - y)
+        total = total + distance if acc else total | distance << at
+    return total
+
+
+@row("I2IP.kind.S32.SAT", "R = s,s,u", kind={"U8": 8, "S8": -8, "U16": 16, "S16": -16})
+def i2ip(a: int, b: int, c: int, kind: int) -> int:
+    """Two clamped integers, the second in the lowest bits, below the lower bits of the third operand."""
+    return cvt_pack_onto(a, b, c, abs(kind), 1 if kind < 0 else 0)
+
+
+@row("I2IP.kind.S32.SAT", "R = s,s,o4", kind={"U4": 4, "S4": -4})
+@row("I2IP.kind.S32.SAT", "R = s,s,o2", kind={"U2": 2, "S2": -2})
+def i2ip_narrow(a: int, b: int, c: int, kind: int) -> int:
+    """As `i2ip`; nvdisasm writes beside the third operand from which bit on its bits are dropped."""
+    return cvt_pack_onto(a, b, c, abs(kind), 1 if kind < 0 else 0)
