@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -87,17 +88,8 @@ class Emulated:
         from ptxdiff.emulator import load_kernel, run_kernel, scratch
         from ptxdiff.triton.specialise import entry_values
 
-        num_warps = kwargs.pop("num_warps", 4)
-        if num_warps not in (1, 2, 4, 8, 16, 32):
-            raise LaunchError(f"num_warps={num_warps!r}: a block has 1, 2, 4, 8, 16 or 32 warps (1024 threads at most)")
-        fusion = bool(kwargs.pop("enable_fp_fusion", True))  # Triton's default up to 3.9
         unwritten = frozenset(kwargs.pop("unwritten", ()))
-        names = _options() - set(getattr(self.kernel, "arg_names", ()))
-        options = {name: kwargs.pop(name) for name in sorted(names & kwargs.keys())}
-        if _debugs(self.kernel, kwargs.pop("debug", None)):
-            options["debug"] = True
-        values = self._bound(args, kwargs)
-        compilation, signature = self._compiled(values, num_warps, fusion, options)
+        values, compilation, signature, fusion = self._prepared(args, kwargs)
         memory = Arguments(values, unwritten, self.pointed)
         program = load_kernel(compilation.ptx, approximate=self.approximate)
         sizes = _blocks(grid(values) if callable(grid) else grid, program.cluster)
@@ -127,6 +119,32 @@ class Emulated:
         )
         memory.check_written()
         return report
+
+    def _prepared(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[dict[str, Any], Any, Any, bool]:
+        """The arguments by name, the compiled kernel, its signature, and whether products and sums may be fused."""
+        num_warps = kwargs.pop("num_warps", 4)
+        if num_warps not in (1, 2, 4, 8, 16, 32):
+            raise LaunchError(f"num_warps={num_warps!r}: a block has 1, 2, 4, 8, 16 or 32 warps (1024 threads at most)")
+        fusion = bool(kwargs.pop("enable_fp_fusion", True))  # Triton's default up to 3.9
+        names = _options() - set(getattr(self.kernel, "arg_names", ()))
+        options = {name: kwargs.pop(name) for name in sorted(names & kwargs.keys())}
+        if _debugs(self.kernel, kwargs.pop("debug", None)):
+            options["debug"] = True
+        values = self._bound(args, kwargs)
+        return values, *self._compiled(values, num_warps, fusion, options), fusion
+
+    def warmup(self, *args: Any, **kwargs: Any) -> WarmedUp:
+        """Compile without a launch. Raises LaunchError if Triton or ptxas refuses the kernel."""
+        from ptxdiff.triton.assemble import assemble
+        from ptxdiff.triton.diagnostics import Refusal
+
+        options = {"num_warps", "enable_fp_fusion", "debug", *_options()} - set(getattr(self.kernel, "arg_names", ()))
+        kept = {name: kwargs[name] for name in options & kwargs.keys()}
+        _, compilation, _, _ = self._prepared(args, kwargs)
+        assembly = assemble(compilation)
+        if isinstance(assembly, Refusal):
+            raise LaunchError(f"{compilation.entry}: {assembly.words}")
+        return WarmedUp(self, kept, compilation, assembly)
 
     def _tuned_launch(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Launch a kernel under @triton.autotune with the first configuration that the target can hold."""
@@ -195,6 +213,31 @@ class Emulated:
             place = f"{reference.path}:{kernel.fn.__code__.co_firstlineno}"
             raise LaunchError(f"{reference.qualname} ({place}) does not compile for {self.target}: {compiled.words}")
         return compiled, spec.signature
+
+
+class WarmedUp:
+    """A kernel that is compiled, with what Triton's compiled kernel says of its registers and its shared memory.
+
+    Index it with a grid to launch it, as Triton's: with every parameter by position, compile-time values too. Registers
+    and spills are those of ptxas.
+    """
+
+    def __init__(self, kernel: Emulated, options: Mapping[str, Any], compilation: Any, assembly: Any) -> None:
+        self._kernel, self._options = kernel, options
+        used = assembly.resources
+        self.n_regs = used["registers"]
+        self.n_spills = (used["spill_stores"] + used["spill_loads"]) // 4
+        self.metadata = SimpleNamespace(
+            shared=compilation.shared, num_warps=compilation.num_warps, name=compilation.entry
+        )
+        self.asm = {"ptx": compilation.ptx, "cubin": assembly.cubin}
+
+    def _init_handles(self) -> None:
+        """Does nothing: there is no GPU to load the code on. Triton's host code calls it before it reads `n_regs`."""
+
+    def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        """The launcher for a grid."""
+        return lambda *args: self._kernel[grid](*args, **self._options)
 
 
 def _tuned(kernel: Any) -> bool:

@@ -56,6 +56,7 @@ def emulating(
     from ptxdiff.scripts.replacements import OnTheCpu, answers
 
     target = normal(target)
+    processors = processors or multiprocessors(target)
     emulated(None, target, approximate=approximate)  # raises for a wrong choice, before anything is replaced
     driver = triton.runtime.driver
     if isinstance(driver._active, StandInDriver):
@@ -63,11 +64,12 @@ def emulating(
     pointers, choices = Pointers(), Choices()
 
     def run(kernel: Any, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
+        launch = Emulated(kernel, target, races, limit, approximate, pointers, here=True)
         if warmup:
-            raise LaunchError(f"{kernel.__name__}.warmup(): the emulator compiles a kernel when it is launched")
+            with torch._C.DisableTorchFunction():
+                return launch.warmup(*args, **kwargs)
         for hook in kernel.pre_run_hooks:
             hook(*args, **kwargs)
-        launch = Emulated(kernel, target, races, limit, approximate, pointers, here=True)
         with torch._C.DisableTorchFunction():  # the harness needs addresses of this process
             return launch[grid](*args, **kwargs)
 
@@ -75,11 +77,11 @@ def emulating(
         return choices.run(tuner, args, kwargs)
 
     with contextlib.ExitStack() as stack:
-        stack.enter_context(mock.patch.object(driver, "_active", StandInDriver(target)))
+        stack.enter_context(mock.patch.object(driver, "_active", StandInDriver(target, processors)))
         stack.enter_context(mock.patch.object(JITFunction, "run", run))
         stack.enter_context(mock.patch.object(Autotuner, "run", tuned))
         _without_times(stack)
-        for name, answer in answers(target, processors or multiprocessors(target)).items():
+        for name, answer in answers(target, processors).items():
             stack.enter_context(mock.patch.object(torch.cuda, name, answer))
         _without_libraries(stack)
         stack.enter_context(OnTheCpu(pointers))

@@ -54,8 +54,8 @@ def multiprocessors(target: str) -> int:
 class StandInDriver:
     """The parts of Triton's driver that host code uses: the GPU, and the torch device of tensors."""
 
-    def __init__(self, target: str) -> None:
-        self._target = target
+    def __init__(self, target: str, processors: int) -> None:
+        self._target, self._multiprocessors = target, processors
 
     def get_current_target(self) -> Any:
         """The target, as Triton's GPUTarget."""
@@ -84,6 +84,17 @@ class StandInDriver:
         """Major and minor compute capability."""
         return divmod(capability(self._target), 10)
 
+    @property
+    def utils(self) -> Any:
+        """What Triton asks of CUDA's driver about the GPU; 64 Ki registers are those of every target here."""
+        found = {
+            "max_shared_mem": shared_memory(Target.parse(self._target)),
+            "max_num_regs": 65536,
+            "multiprocessor_count": self._multiprocessors,
+            "warpSize": 32,
+        }
+        return SimpleNamespace(get_device_properties=lambda device=0: dict(found))
+
     def get_benchmarker(self) -> NoReturn:
         """Raises LaunchError: nothing can be measured. `Autotuner.run` is replaced too, so that it does not ask."""
         raise LaunchError("the emulator cannot measure times")
@@ -93,7 +104,8 @@ class StandInDriver:
 
 
 class OnTheCpu(TorchFunctionMode):
-    """Within it torch makes tensors for "cuda" on the CPU, and `data_ptr()` returns addresses of the emulator."""
+    """Within it torch makes tensors for "cuda" on the CPU, every tensor says that it is on a GPU (`is_cuda`), and
+    `data_ptr()` returns addresses of the emulator."""
 
     def __init__(self, pointers: Pointers) -> None:
         super().__init__()
@@ -107,6 +119,8 @@ class OnTheCpu(TorchFunctionMode):
             return self._pointers.address(args[0])
         if func is torch.Tensor.cuda:
             return args[0]
+        if getattr(func, "__self__", None) is torch.Tensor.is_cuda:
+            return True
         args = tuple(_device(value) for value in args)
         return func(*args, **{name: _device(value) for name, value in (kwargs or {}).items()})
 
