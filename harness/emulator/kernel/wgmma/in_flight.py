@@ -312,8 +312,4 @@ class Promises:
             for offsets in promise.offsets:
                 read = offsets[some]
                 shared.note_finished_read(read.reshape(-1), 16, np.repeat(first, read.shape[1]), agent)
-        now = order.tick()
-        for lane, agent in zip(lanes.tolist(), agents.tolist(), strict=True):
-            times = np.zeros(order.rows.shape[1], np.int32)
-            times[agent] = now
-            order.acquire(np.arange(lane, lane + 128), times)
+        order.finished(lanes, agents, 128)
