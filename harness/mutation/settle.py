@@ -123,6 +123,8 @@ def settle_asm(
             settlement = next(rest)
             if settlement.fate == "sampled":
                 settlement = _proved(subject, name, given, mutant, candidate, search) or settlement
+            if settlement.fate == "allowed":
+                settlement = _proved_by_rules(subject, mutant, candidate(mutant), search) or settlement
             found[place] = settlement
     return [found[place] for place in range(len(survivors))]
 
@@ -143,6 +145,7 @@ def _proved(
 
     if not subject.case.elementwise or not solving.available():
         return None
+    from ptxdiff.proving.on_device import arrays_of
     from ptxdiff.proving.verdicts import prove
 
     pack, other = max(packs_of(subject.case, mutant)), f"{name}, mutated"
@@ -153,12 +156,34 @@ def _proved(
         return Settlement("equivalent", f"the same bits for all inputs, proved{by}")
     if proof.verdict != "counterexample":
         return None
-    inputs = {}
-    for key, argument in case.inputs.items():
-        kind = np.dtype(format_of(argument).numpy_dtype())
-        inputs[key] = np.array(proof.inputs[key], f"u{kind.itemsize}").view(kind)
+    inputs = arrays_of(case.inputs, proof.inputs)
     searched = _Searched(subject, candidate(mutant), pack)
     return searched.settlement(inputs, candidate(given).ran(inputs)) or searched.end(False)
+
+
+def _proved_by_rules(subject: Subject, mutant: AsmVariant, candidate: Candidate, search: Search) -> Settlement | None:
+    """The settlement by a proof that the judge accepts a survivor with other bits for all inputs, or by an input for
+    which it does not.
+
+    None where the extra `prove` is not installed, or a solver settles nothing.
+    """
+    from ptxdiff.proving import solving
+
+    if not subject.case.elementwise or not solving.available():
+        return None
+    from ptxdiff.proving.on_device import arrays_of
+    from ptxdiff.proving.verdicts import prove
+
+    pack, name = max(packs_of(subject.case, mutant)), "mutated"
+    case = replace(subject.case, variants={name: mutant})
+    proof = prove(case, name, subject.target, seconds=search.seconds, packs=(pack,))
+    if proof.verdict == "proved":
+        by = f" by {proof.solver}" if proof.solver else ""
+        return Settlement("allowed", f"other bits, within the policies for all inputs, proved{by}")
+    if proof.verdict != "counterexample":
+        return None
+    found = candidate.judged(arrays_of(case.inputs, proof.inputs))
+    return None if isinstance(found, str) or found.passed else _missed(found, pack)
 
 
 def settle_reference(
@@ -485,4 +510,35 @@ def _settle_sharing(subject: Subject, name: str, mutant: AsmVariant, pack: int, 
         tried += len(next(iter(inputs.values())))
         if time.monotonic() > until:
             break
-    return Settlement("sampled", f"the same bits on {tried} inputs that were tried, in every assignment of registers")
+    found = Settlement("sampled", f"the same bits on {tried} inputs that were tried, in every assignment of registers")
+    return _proved_sharing(subject, name, mutant, pack, search) or found
+
+
+def _proved_sharing(subject: Subject, name: str, mutant: AsmVariant, pack: int, search: Search) -> Settlement | None:
+    """The settlement by a proof that no assignment of registers changes a bit, or by an input on which one does.
+
+    None where the extra `prove` is not installed, or a solver settles nothing.
+    """
+    from ptxdiff.proving import solving
+
+    from ptxdiff.emulator import analyse
+    from ptxdiff.model.derive import asm_form
+
+    form = asm_form(subject.case, mutant, pack)
+    if not solving.available() or analyse(form.text, form.constraints, target=subject.target).contraction_open:
+        return None
+    from ptxdiff.proving.on_device import arrays_of
+    from ptxdiff.proving.verdicts import prove_sharing
+
+    def shown(units: Mapping[str, tuple[int, ...]]) -> str:
+        inputs = arrays_of(subject.case.inputs, units)
+        return "; ".join(ran_as(subject, name, pack, inputs, "shared").findings)
+
+    proof = prove_sharing(subject.case, mutant, subject.target, pack, shown, seconds=search.seconds)
+    if proof.verdict == "proved":
+        by = f" by {proof.solver}" if proof.solver else ""
+        return Settlement("equivalent", f"no sharing of registers changes a bit for any input, proved{by}")
+    if proof.verdict != "counterexample":
+        return None
+    inputs = "; ".join(f"{n} = {', '.join(map(hex, units))}" for n, units in proof.inputs.items())
+    return Settlement("missed", f"{proof.reason}, for {inputs}")

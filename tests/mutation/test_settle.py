@@ -258,3 +258,46 @@ def test_a_survivor_is_settled_by_a_proof(subjects: dict[str, Subject], monkeypa
     assert right.words.startswith("the same bits for all inputs, proved by")
     assert wrong.fate == "missed"
     assert dict(wrong.edge) == {"x": "0x2545f491", "y": "0x1b873593"}
+
+
+def test_a_dropped_early_clobber_is_settled_by_a_proof(
+    subjects: dict[str, Subject], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("bitwuzla", reason="the extra `prove` is not installed")
+    pytest.importorskip("z3", reason="the extra `prove` is not installed")
+    monkeypatch.setattr("ptxdiff.proving.solving.available", lambda: True)
+    subject = subjects["plain"]
+    harmless = "{ .reg .b32 t; max.u32 $0, $1, $2; and.b32 t, $1, 0; or.b32 $0, $0, t; }"
+    rare = """{ .reg .b32 t; .reg .pred p; mul.lo.u32 t, $2, 0x9E3779B1; setp.eq.u32 p, t, 0xABCDEF01;
+        max.u32 $0, $1, $2; @p max.u32 $0, $2, 7; @p max.u32 $0, $0, $1;
+        @p sub.u32 $0, $0, $1; @p add.u32 $0, $0, $1; }"""
+    for text, fate in ((harmless, "equivalent"), (rare, "missed")):
+        given = replace(subject.case.variants["asm"], texts={1: AsmText(text, "=&r,r,r")}, derived_packs=())
+        dropped = replace(given, texts={1: AsmText(text, "=r,r,r")})
+        (found,) = settle_asm(subject, "asm", given, [dropped], Search(4, 1 << 8, 20.0))
+        assert found.fate == fate, found
+        assert "proved" in found.words or "in the register of $" in found.words
+
+
+def test_other_bits_that_the_policies_allow_are_proved_so(
+    subjects: dict[str, Subject], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("bitwuzla", reason="the extra `prove` is not installed")
+    pytest.importorskip("z3", reason="the extra `prove` is not installed")
+    from ptxdiff.model.match import Domain, exact
+
+    monkeypatch.setattr("ptxdiff.proving.solving.available", lambda: True)
+    monkeypatch.setattr("ptxdiff.mutation.settle.machine_code", lambda subject, name: None)
+    subject = subjects["plain"]
+    unchecked = exact(on=Domain("x is not 7", lambda v: v["x"] != 7))
+    given = replace(
+        subject.case.variants["asm"], texts={1: AsmText("max.u32 $0, $1, $2;", "=&r,r,r")}, derived_packs=(),
+        match=unchecked,
+    )  # fmt: skip
+    other = """{ .reg .pred p; .reg .b32 t; max.u32 t, $1, $2; setp.eq.u32 p, $1, 7; @p xor.b32 t, t, 1; %s
+        mov.b32 $0, t; }"""
+    rare = "mul.lo.u32 $0, $2, 0x9E3779B1; setp.eq.u32 p, $0, 0xABCDEF01; @p xor.b32 t, t, 2;"
+    mutants = [replace(given, texts={1: AsmText(other % text, "=&r,r,r")}) for text in ("", rare)]
+    allowed, wrong = settle_asm(subject, "asm", given, mutants, FEW)
+    assert (allowed.fate, wrong.fate) == ("allowed", "missed"), (allowed, wrong)
+    assert allowed.words.startswith("other bits, within the policies for all inputs, proved")

@@ -51,7 +51,8 @@ def lost(job: Job) -> Outcome:
 
 @pytest.fixture
 def loaded() -> LoadedCase:
-    text = "{ .reg .b32 t; .reg .pred p; xor.b32 t, $1, $2; setp.eq.u32 p, $1, 0x9E3779F9; @p add.u32 t, t, 1; mov.b32 $0, t; }"
+    text = """{ .reg .b32 t; .reg .pred p; xor.b32 t, $1, $2; setp.eq.u32 p, $1, 0x9E3779F9;
+        @p add.u32 t, t, 1; mov.b32 $0, t; }"""
     case = Case(
         inputs={"a": U32, "b": U32}, outputs={"y": U32}, reference=lambda a, b: a ^ b,
         variants={"rare": asm(text, "=r,r,r", pack=1), "xor": asm("xor.b32 $0, $1, $2;", packs=(1, 2))},
