@@ -22,7 +22,6 @@ from ptxdiff.fuzz.reduce import Shows, candidates, reduced_by_rounds
 from ptxdiff.fuzz.unroll import unrolled_random
 from ptxdiff.model.assemblers import LEVELS
 
-
 TOO_EARLY = "uses a result too early"
 """The kind of a finding on scoreboards (`ptxdiff.sass.scoreboards`)."""
 
@@ -56,9 +55,10 @@ class PtxasFault:
     """A fault of an assembler, reduced.
 
     kind: "wrong" (other bits than the emulator's), "crashed", "hung", "refused" (a program that the emulator accepts),
-    "stopped the device", "depends on the schedule" (machine code on the CPU gives other bits in another schedule), `TOO_EARLY`
-    (machine code that waits for no scoreboard before it uses a register), or "unsettled" (other bits that could not be
-    reproduced, or that do not prove a fault). assemblers: the labels of those that show it. right: the labels of those that agree with the emulator on the reduced program. skeleton: its opcodes.
+    "stopped the device", "depends on the schedule" (machine code on the CPU gives other bits in another schedule),
+    `TOO_EARLY` (machine code that waits for no scoreboard before it uses a register), or "unsettled" (other bits that
+    could not be reproduced, or that do not prove a fault). assemblers: the labels of those that show it. right: the
+    labels of those that agree with the emulator on the reduced program. skeleton: its opcodes.
     size: its number of instructions. text: the reduced program as a module with one kernel p0. words: the error text,
     or the reason why nobody is accused. inputs, expected, given: words of the first thread that differs. seen: the
     number of programs that showed it. interpreted: whether the bits are those of machine code on the CPU. parting: the
