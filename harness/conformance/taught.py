@@ -125,4 +125,5 @@ def _digests() -> dict[str, str]:
 
 def _of(row: InstructionRow) -> str:
     shapes = [(shape.destinations, shape.sources) for shape in row.shapes]
-    return f"{_code(row.definition)} {row.name} {shapes} {sorted(map(str, row.choices.items()))}"
+    given = f" {sorted(row.given.items())}" if row.given else ""
+    return f"{_code(row.definition)} {row.name} {shapes} {sorted(map(str, row.choices.items()))}{given}"

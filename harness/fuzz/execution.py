@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -16,6 +17,7 @@ from ptxdiff.sass.cubin import MachineCode, machine_code, machine_codes
 from ptxdiff.sass.disassembly import disassembled
 from ptxdiff.sass.errors import ScheduleDependence, Unsupported
 from ptxdiff.sass.run import Ran, run_machine_code
+from ptxdiff.sass.scoreboards import early_uses
 from ptxdiff.triton.targets import tool
 
 LIMIT = 30.0  # seconds for the programs of one module; their loops end after eight iterations
@@ -66,13 +68,28 @@ class MachineCodeInterpreter:
         """A kernel of a module. Raises Unsupported."""
         return machine_code(cubin, disassembled(cubin, tool("nvdisasm"), keep=False), name)
 
+    def early(self, cubin: bytes, programs: int) -> list[str]:
+        """For each kernel of a module, its first use of a result before its scoreboard is waited for; "" for none."""
+        try:
+            codes = _codes(cubin)
+        except Unsupported:
+            return [""] * programs
+        uses = (early_uses(codes[f"p{k}"].function) for k in range(programs))
+        return [found[0].words if found else "" for found in uses]
+
     def ran(self, cubin: bytes, inputs: Sequence[Words]) -> list[tuple[Words, Ran] | NotRead]:
         """The outputs of each kernel, with the forms of machine instructions that ran."""
         try:
-            codes = machine_codes(cubin, disassembled(cubin, tool("nvdisasm"), keep=False))
+            codes = _codes(cubin)
         except Unsupported as refusal:
             return [NotRead(refusal.message)] * len(inputs)
         return [_interpreted(codes[f"p{k}"], given) for k, given in enumerate(inputs)]
+
+
+@lru_cache(maxsize=2)
+def _codes(cubin: bytes) -> Mapping[str, MachineCode]:
+    """The kernels of a module. Raises Unsupported."""
+    return machine_codes(cubin, disassembled(cubin, tool("nvdisasm"), keep=False))
 
 
 def _interpreted(code: MachineCode, inputs: Words) -> tuple[Words, Ran] | NotRead:

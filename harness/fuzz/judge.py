@@ -22,6 +22,9 @@ from ptxdiff.fuzz.reduce import Shows, candidates, reduced_by_rounds
 from ptxdiff.fuzz.unroll import unrolled_random
 from ptxdiff.model.assemblers import LEVELS
 
+TOO_EARLY = "uses a result too early"
+"""The kind of a finding on scoreboards (`ptxdiff.sass.scoreboards`)."""
+
 
 @dataclass(frozen=True)
 class FuzzPlan:
@@ -52,9 +55,10 @@ class PtxasFault:
     """A fault of an assembler, reduced.
 
     kind: "wrong" (other bits than the emulator's), "crashed", "hung", "refused" (a program that the emulator accepts),
-    "stopped the device", "depends on the schedule" (machine code on the CPU gives other bits in another schedule), or
-    "unsettled" (other bits that could not be reproduced, or that do not prove a fault). assemblers: the labels of those
-    that show it. right: the labels of those that agree with the emulator on the reduced program. skeleton: its opcodes.
+    "stopped the device", "depends on the schedule" (machine code on the CPU gives other bits in another schedule),
+    `TOO_EARLY` (machine code that waits for no scoreboard before it uses a register), or "unsettled" (other bits that
+    could not be reproduced, or that do not prove a fault). assemblers: the labels of those that show it. right: the
+    labels of those that agree with the emulator on the reduced program. skeleton: its opcodes.
     size: its number of instructions. text: the reduced program as a module with one kernel p0. words: the error text,
     or the reason why nobody is accused. inputs, expected, given: words of the first thread that differs. seen: the
     number of programs that showed it. interpreted: whether the bits are those of machine code on the CPU. parting: the
@@ -81,7 +85,8 @@ class PtxasFault:
 class Batch:
     """An assembled batch. cubins: for each assembler how it ended, the machine code, and its error text.
 
-    given: for each assembler the outputs of its machine code, if the worker that made the batch ran it.
+    given: for each assembler the outputs of its machine code, if the worker that made the batch ran it. early: then
+    also, for each program, its first use of a result before its scoreboard is waited for; "" for none.
     """
 
     number: int
@@ -91,6 +96,7 @@ class Batch:
     cubins: tuple[tuple[str, bytes, str], ...]
     refused: int
     given: tuple[Sequence[Words | NotRead] | str, ...] = ()
+    early: tuple[Sequence[str], ...] = ()
 
 
 def prepared(plan: FuzzPlan, number: int) -> Batch:
@@ -111,10 +117,14 @@ def prepared(plan: FuzzPlan, number: int) -> Batch:
         done = one.assemble(text_of(programs, plan.target), plan.target)
         cubins.append((done.ended, done.cubin, done.words))
     given: list[Sequence[Words | NotRead] | str] = []
+    early: list[Sequence[str]] = []
     if plan.interpreted:
         inputs, runner = [inputs_of(seed) for seed in seeds], MachineCodeInterpreter(plan.target)
         given = [runner.run(cubin, inputs) if ended == "assembled" else "" for ended, cubin, _ in cubins]
-    return Batch(number, tuple(programs), tuple(seeds), tuple(right), tuple(cubins), refused, tuple(given))
+        early = [runner.early(cubin, len(inputs)) if ended == "assembled" else () for ended, cubin, _ in cubins]
+    return Batch(
+        number, tuple(programs), tuple(seeds), tuple(right), tuple(cubins), refused, tuple(given), tuple(early)
+    )
 
 
 @dataclass(frozen=True)
@@ -165,6 +175,9 @@ class BatchJudge:
                         self.unread[got.words] += 1
                     elif isinstance(got, NotRead) or not np.array_equal(right, got):
                         self.differs(batch.programs[place], batch.seeds[place], one)
+                for place, words in enumerate(batch.early[number] if batch.early else ()):
+                    if words:
+                        self._uses_too_early(batch.programs[place], batch.seeds[place], one, words)
         found, unread = tuple(self.findings), sum(self.unread.values())
         return JudgedBatch(
             batch.number, len(batch.programs), batch.refused, self.runs, self.known, found, unread=unread,
@@ -183,6 +196,21 @@ class BatchJudge:
             return
         small = _smallest(program, lambda programs: self._wrong(programs, inputs, one))
         self.findings.append(self._finding("wrong", small, seed, one))
+
+    def _uses_too_early(self, program: RandomProgram, seed: str, one: Ptxas, words: str) -> None:
+        """Add a finding for a program whose machine code does not wait for a scoreboard: reduced. No bits show it."""
+        if self._is_known(program, one):
+            return
+        small = _smallest(program, lambda programs: [bool(w) for w in self._early(programs, one)])
+        (shown,) = self._early([small], one)
+        finding = replace(self._finding(TOO_EARLY, small, seed, one), words=shown or words, interpreted=True)
+        self.findings.append(finding)
+
+    def _early(self, programs: Sequence[RandomProgram], one: Ptxas) -> list[str]:
+        done = one.assemble(text_of(programs, self.plan.target), self.plan.target)
+        if done.ended != "assembled":
+            return [self._early([p], one)[0] for p in programs] if len(programs) > 1 else [""]
+        return MachineCodeInterpreter(self.plan.target).early(done.cubin, len(programs))
 
     def _wrong(self, programs: Sequence[RandomProgram], inputs: Words, one: Ptxas) -> list[bool]:
         """Which programs give other bits than the emulator's with this assembler."""

@@ -482,7 +482,7 @@ class Computed(MachineStep):
 
 
 _ONES = {1: 1, 32: 0xFFFFFFFF, 64: 0xFFFFFFFFFFFFFFFF}
-_SIGNS = {"f32": 0x80000000, "f16x2": 0x80008000, "f64": 1 << 63, "f32x2": 0x8000000080000000}
+_SIGNS = {"f32": 0x80000000, "f16x2": 0x80008000, "f8x4": 0x80808080, "f64": 1 << 63, "f32x2": 0x8000000080000000}
 
 
 class SourceFetch:

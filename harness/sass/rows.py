@@ -30,7 +30,7 @@ class SourceKind:
     """A kind of source. width: bits that the definition reads; signs: which of `-`, `~`, `|` may stand before it.
 
     negation: how `-` changes the bits: "two" (two's complement), "8x4" (two's complement of each byte), "carry" (one's
-    complement plus 1 in one bit more), or the sign bits of a floating-point type ("f32", "f16x2", "f64").
+    complement plus 1 in one bit more), or the sign bits of a floating-point type ("f32", "f16x2", "f8x4", "f64").
     """
 
     width: int
@@ -62,6 +62,10 @@ SOURCES: Mapping[str, SourceKind] = {
     "v": SourceKind(32, immediate="encoding"),  # 32 bits as they are, whose immediates are written as floats
     "t": SourceKind(32, suffixes=("H0", "H1"), immediate="encoding"),  # one half, always named: two scales
     "m": SourceKind(32, "-", "8x4"),  # four bytes
+    "byte": SourceKind(32, suffixes=("B3210",), immediate="none"),  # four codes of small floats: one in each byte,
+    "nibble": SourceKind(32, suffixes=("N6420",), immediate="none"),  # in the lower half of each,
+    "nibbles": SourceKind(32, suffixes=("N3210",), immediate="none"),  # in the lower 16 bits;
+    "term": SourceKind(32, "-", "f8x4", ("B3210",), immediate="none"),  # in each byte, with a sign
     "o4": SourceKind(32, suffixes=("24",), immediate="none"),  # all but the upper byte is read
     "o2": SourceKind(32, suffixes=("28",), immediate="none"),  # all but the upper four bits are read
     "z": SourceKind(32, suffixes=("SIGN",), immediate="none"),  # the sign of a register
@@ -94,7 +98,10 @@ class OperandShape:
 
 @dataclass(frozen=True, eq=False)
 class InstructionRow:
-    """One row of the table. choices: for a group in small letters, the code of each written modifier; "" if none."""
+    """One row of the table. choices: for a group in small letters, the code of each written modifier; "" if none.
+
+    given: constants of the definition that belong to the whole row.
+    """
 
     name: str
     opcodes: tuple[str, ...]
@@ -106,6 +113,7 @@ class InstructionRow:
     signed: frozenset[str] = frozenset()
     approximate: bool = False
     scalar: frozenset[str] = frozenset()
+    given: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -140,9 +148,13 @@ def row(
     *shapes: str,
     uniform: bool = False,
     approximate: bool = False,
+    given: Mapping[str, int] | None = None,
     **choices: Mapping[str, int] | Sequence[str],
 ) -> Callable[[Definition], Definition]:
-    """Declare a row. uniform: the same instruction exists for uniform registers, with a U before its name."""
+    """Declare a row. uniform: the same instruction exists for uniform registers, with a U before its name.
+
+    given: constants of the definition that no modifier chooses.
+    """
     opcode = re.match(r"^[A-Z0-9]+", pattern)
     assert opcode is not None
     fixed, flags, groups = [], {}, {}
@@ -162,7 +174,7 @@ def row(
     def declare(definition: Definition) -> Definition:
         made = InstructionRow(
             pattern, opcodes, tuple(fixed), flags, groups, tuple(map(OperandShape.parse, shapes)), definition,
-            approximate=approximate,
+            approximate=approximate, given=dict(given or {}),
         )  # fmt: skip
         for name in opcodes:
             ROWS.setdefault(name, []).append(made)
@@ -187,7 +199,7 @@ def _match(row: InstructionRow, instruction: MachineInstruction) -> RowMatch | N
     left = [w for w in left if w not in row.fixed]
     if len(set(left)) != len(left):
         return None
-    constants: dict[str, int] = {}
+    constants = dict(row.given)
     for name, codes in row.choices.items():
         picks = [w for w in left if w in codes]
         if len(picks) > 1 or (not picks and "" not in codes):

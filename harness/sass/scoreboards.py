@@ -3,7 +3,8 @@
 An instruction whose latency is not fixed sets one of six scoreboards when its result is there (write barrier), or when
 its operands have been read (read barrier). Whoever uses that register later must wait for the scoreboard first, which
 the wait mask of its control code does, or of any instruction in between. This is a check of the code alone, along all
-paths: execution on the CPU waits for everything and never sees such a fault.
+paths: execution on the CPU waits for everything and never sees such a fault. A uniform register is taken as read when
+its instruction is issued, because ptxas overwrites it without a wait.
 
 The control code is in the encoding, at bit 41 of the upper word: stall 4 bits, yield 1, write barrier 3, read barrier
 3, wait mask 6, reuse 4. Results of instructions with a fixed latency are not checked: their latencies are not known.
@@ -88,7 +89,9 @@ def _after(
     found: dict[tuple[int, int, Place], EarlyUse],
 ) -> frozenset[Pending]:  # fmt: skip
     control = instruction.control
-    left = [p for p in pending if not control.waits >> p[0] & 1]
+    # Whose result is there has read its operands.
+    done = {p[3] for p in pending if p[1] == "result" and control.waits >> p[0] & 1}
+    left = [p for p in pending if not (control.waits >> p[0] & 1 or (p[1] == "operand" and p[3] in done))]
     if instruction.opcode == "DEPBAR":  # it waits for a scoreboard of its own operand: all are taken as waited for
         left = []
     reads, writes = accesses(instruction)
@@ -103,7 +106,7 @@ def _after(
     if control.write != _NONE:
         kept += [(control.write, "result", register, instruction.address) for register in writes]
     if control.read != _NONE:
-        kept += [(control.read, "operand", r, instruction.address) for r in reads if r[0] in ("R", "UR")]
+        kept += [(control.read, "operand", r, instruction.address) for r in reads if r[0] == "R"]
     return frozenset(kept)
 
 

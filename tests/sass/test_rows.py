@@ -29,6 +29,9 @@ from tests.support.sass.assembly import written
         ("F2FP.SATFINITE.E4M3.F16.UNPACK_B_MERGE_C R1, R2, R3", "F2FP.SATFINITE.form{.RELU}.F16.UNPACK_B_MERGE_C"),
         ("I2IP.S2.S32.SAT R1, R2, R3, R4.28", "I2IP.kind.S32.SAT"),
         ("VABSDIFF4.U8.ACC R1, R2, R3, R4", "VABSDIFF4{.kind}{.ACC}"),
+        ("QMUL4.E4M3x4.E4M3x4.E4M3x4 R1, R2.B3210, R3.B3210", "QMUL4.E4M3x4.E4M3x4.E4M3x4{.SATFINITE}"),
+        ("QMUL4.E4M3x4.E2M1x4.E4M3x4.SATFINITE R1, R2.N6420, R3.B3210", "QMUL4.E4M3x4.E2M1x4.E4M3x4{.SATFINITE}"),
+        ("QADD4.E4M3x4.E4M3x4.SATFINITE R1, R2.B3210, -R3.B3210", "QADD4.E4M3x4.E4M3x4{.SATFINITE}"),
     ],
 )
 def test_instructions_find_their_rows(text: str, name: str) -> None:
@@ -60,6 +63,11 @@ def test_instructions_find_their_rows(text: str, name: str) -> None:
         "I2IP.S2.S32.SAT R1, R2, R3, R4.24",  # the bits that it drops are another form's
         "I2IP.U8.S32.SAT R1, R2, R3, R4.24",
         "VABSDIFF4.U8.SAT R1, R2, R3, R4",
+        "QMUL4.E4M3x4.E2M1x4.E4M3x4 R1, R2.B3210, R3.B3210",  # codes of four bits have no bytes of their own
+        "QMUL4.E4M3x4.E4M3x4.E4M3x4 R1, R2.B0123, R3.B3210",
+        "QMUL4.E4M3x4.E4M3x4.E4M3x4 R1, -R2.B3210, R3.B3210",
+        "QMUL4.E4M3x4.E4M3x4.E4M3x4.RELU R1, R2.B3210, R3.B3210",
+        "QMUL4.E4M3x4.E4M3x4 R1, R2.B3210, R3.B3210",
         "VIADD.U8x4.SAT R1, R2, R3",
         "VIMNMX.U8x4.RELU R1, R2, R3, PT",
         "F2FP.SATFINITE.E2M1.F16.UNPACK_B_MERGE_C R1, R2, R3",  # what the third operand does is not known
@@ -86,7 +94,7 @@ def test_every_row_has_a_definition_with_its_sources() -> None:
             plain = {k[1:] for k in shape.sources if k.startswith("#")}
             constants = set(names[len(sources) :])
             assert len(names) >= len(sources), row.name
-            known = {"result", *plain, *row.choices, *row.flags.values()}
+            known = {"result", *plain, *row.choices, *row.flags.values(), *row.given}
             assert constants <= known | {"form"}, (row.name, constants - known)
             seen += 1
     assert seen > 100

@@ -86,3 +86,35 @@ def test_what_an_instruction_touches(text: str, reads: set, writes: set) -> None
     from ptxdiff.sass.text import _instruction
 
     assert accesses(_instruction(0, text, 0, 0)) == (reads, writes)
+
+
+def _coded(*lines: tuple[str, int, int, int]) -> MachineFunction:
+    """A function of instructions: text, the scoreboards of result and operands (7 for none), and the wait mask."""
+    from ptxdiff.sass.text import _instruction
+
+    made = (
+        _instruction(16 * n, text, 0, (write << 5 | read << 8 | waits << 11) << 41)
+        for n, (text, write, read, waits) in enumerate(lines)
+    )
+    return MachineFunction("f", tuple(made))
+
+
+LOAD = ("LDG.E R2, desc[UR4][R6.64]", 0, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("lines", "kinds"),
+    [
+        ([LOAD, ("FADD R3, R2, R2", 7, 7, 0)], ["result"]),
+        ([LOAD, ("FADD R3, R2, R2", 7, 7, 1)], []),
+        ([LOAD, ("FADD R3, R2, R2", 7, 7, 2)], ["result"]),  # it waits for the operands alone
+        ([LOAD, ("MOV R6, R9", 7, 7, 0)], ["operand"]),
+        ([LOAD, ("MOV R6, R9", 7, 7, 2)], []),
+        ([LOAD, ("MOV R6, R9", 7, 7, 1)], []),  # whose result is there has read its operands
+        ([LOAD, ("LDG.E R3, desc[UR4][R8.64]", 1, 7, 0), ("MOV R6, R9", 7, 7, 1)], []),
+        ([LOAD, ("LDG.E R3, desc[UR4][R8.64]", 2, 7, 0), ("MOV R6, R9", 7, 7, 4)], ["operand"]),  # of another load
+        ([LOAD, ("UMOV UR4, UR8", 7, 7, 0)], []),  # uniform registers are read at once
+    ],
+)
+def test_waits_for_results_and_operands(lines: list[tuple[str, int, int, int]], kinds: list[str]) -> None:
+    assert [use.kind for use in early_uses(_coded(*lines))] == kinds
