@@ -26,6 +26,7 @@ from ptxdiff.emulator.isa.forms import FORMS
 from ptxdiff.emulator.isa.registry import REFUSED
 from ptxdiff.emulator.text import TYPES
 from ptxdiff.lint.ptxas_modifiers import ANY, DATA, EVERYWHERE, NEVER, OF
+from ptxdiff.lint.rules.syntax import IGNORED
 from ptxdiff.triton.targets import tool
 from tests.support.emulator.legality_campaign import OF_KERNELS
 
@@ -318,6 +319,9 @@ OF_MODIFIERS = re.compile(
 """ptxas's errors about modifiers, and not about operands or the target."""
 
 
+_SHAPE = re.compile(r"m\d+n\d+k\d+")
+
+
 def never(candidates: Mapping[str, Iterable[str]]) -> dict[str, set[str]]:
     """By name those of its candidates that no instruction of the name takes, although no error names them as illegal.
 
@@ -366,7 +370,8 @@ def content() -> str:
     own = words_of_names(anywhere)
     common = set(anywhere).intersection(*own.values())
     rows |= {EVERYWHERE: common, **{f"{OF} {name}": own[name] - common for name in sorted(own)}}
-    refused = never({name: own[name] - TYPES.keys() for name in own})
+    judged = {w for w in common - TYPES.keys() - IGNORED if not w.startswith(("L1::", "L2::"))}
+    refused = never({name: judged | {*filter(_SHAPE.fullmatch, own[name])} for name in own})
     rows |= {f"{NEVER} {name}": refused[name] for name in sorted(refused)}
     return "\n".join([*head, *(f"{row}: {' '.join(sorted(words))}" for row, words in rows.items()), ""])
 
