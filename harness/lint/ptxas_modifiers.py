@@ -18,6 +18,8 @@ EVERYWHERE = "everywhere"
 """The row of words that ptxas refuses at no name in particular: types, and what it ignores."""
 OF = "of"
 """How the row of a name begins that has the other words that this name takes."""
+NEVER = "never"
+"""How the row of a name begins that has words of the two rows above that this name does not take."""
 
 
 @cache
@@ -48,14 +50,16 @@ def taken(name: str, parts: Collection[str]) -> frozenset[str]:
     if not own or any(not _row(f"{OF} {n}") for n in later):
         known = words()
     else:
-        known = _row(EVERYWHERE).union(own, *(_row(f"{OF} {n}") for n in later))
+        never = _row(f"{NEVER} {name}").intersection(*(_row(f"{NEVER} {n}") for n in later))
+        known = _row(EVERYWHERE).union(own, *(_row(f"{OF} {n}") for n in later)) - never
     return known.union(*family.values())
 
 
-def mistake(opcode: str, modifiers: Sequence[str], opcodes: Collection[str]) -> str:
+def mistake(opcode: str, modifiers: Sequence[str], opcodes: Collection[str], spelled: Collection[str] = ()) -> str:
     """What is wrong with an instruction that is not in the emulator's table; "" if ptxas may accept it.
 
-    opcodes: all opcodes of that table, for hints. Examples: `unknown instruction 'fmax.f32'; near it there is max`,
+    opcodes: all opcodes of that table, for hints. spelled: the modifiers that the table has at this opcode. Examples:
+    `unknown instruction 'fmax.f32'; near it there is max`,
     `ld.globl.b32: ld has no modifier .globl (near it: .global)`, `ld.global.bfly.b32: ld has no modifier .bfly`.
     """
     parts = [opcode, *modifiers]
@@ -70,7 +74,7 @@ def mistake(opcode: str, modifiers: Sequence[str], opcodes: Collection[str]) -> 
         near = nearest(spelling if family else opcode, family or {*opcodes, *names()}, 0.5)
         hint = f"; near it there is {', '.join(near)}" if near else ""
         return f"unknown instruction {spelling!r}{hint}"
-    known = taken(name, parts)
+    known = taken(name, parts).union(spelled)
     strange = next((word for word in parts[name.count(".") + 1 :] if word not in known), None)
     if strange is None:
         return ""

@@ -1,11 +1,12 @@
 """Names and modifiers that ptxas does not know, of any opcode: planted mistakes and what must not be reported."""
 
+import random
+
 import pytest
 
 from ptxdiff.emulator.isa.forms import FORMS, find
 from ptxdiff.lint.engine import lint
 from ptxdiff.lint.ptxas_modifiers import DATA, names, taken, words
-from ptxdiff.lint.rules.syntax import COMPLETE
 from ptxdiff.lint.snippet import Snippet
 from tests.support.emulator import legality, legality_campaign
 from tests.support.lint import ptxas_modifiers as asking
@@ -79,6 +80,43 @@ PLANTED = [
     ("mbarrier.arrive.multicast::cluster.shared.b64 _, [$3];", ".multicast::cluster"),
     ("mbarrier.arrive.acquire.cta.shared.b64 _, [$3];", ""),
     ("mbarrier.try_wait.release.cta.shared.b64 p, [$3], $3;", ""),
+    # A modifier too many, too few, of the wrong type or twice.
+    ("bar.b32 0;", ".b32"),
+    ("bar.sync.aligned 0;", ".aligned"),
+    ("barrier.cluster.arrive.aligned.b32;", ".b32"),
+    ("wgmma.fence.sync.f32;", "no form"),
+    ("wgmma.commit_group.aligned.b32;", ""),
+    ("wgmma.sync.fence.aligned;", ""),
+    ("tcgen05.cta_group::1.relinquish_alloc_permit.sync.aligned;", ""),
+    ("setmaxnreg.sync.inc.aligned.u32 40;", ""),
+    ("bar.rc8.sync 0;", ".rc8"),
+    ("ldmatrix.sync.aligned.m8n8.x4.shared.b16.m64n96k64 {$0}, [$3];", ".m64n96k64"),
+    ("atom.add.noftz.f16x2.addr_mode_0 $0, [$3], $1;", ".addr_mode_0"),
+    ("red.exch.b32 [$3], $1;", ".exch"),
+    ("ld.global.bfly $0, [$3];", ".bfly"),
+    ("ld.global $0, [$3];", "no form"),
+    ("ld.gpu.b32 $0, [$3];", "no form"),
+    ("ld.relaxed.b32 $0, [$3];", "no form"),
+    ("ld.global.shared.b32 $0, [$3];", "no form"),
+    ("ld.ca.cg.b32 $0, [$3];", "no form"),
+    ("ld.global.v2.v4.b32 {$0, $1}, [$3];", "no form"),
+    ("ld.global.b32.f32 $0, [$3];", "no form"),
+    ("st.global.nc.b32 [$3], $1;", ".nc"),
+    ("st.release.shared.b32 [$3], $1;", "no form"),
+    ("atom.global.u32 $0, [$3], $1;", "no form"),
+    ("atom.add.min.u32 $0, [$3], $1;", "no form"),
+    ("atom.global.add.b32 $0, [$3], $1;", "no form"),
+    ("red.add.global.s64 [$3], $3;", "no form"),
+    ("cp.async.ca.shared [$3], [$3], 4;", "no form"),
+    ("cp.async.shared.global [$3], [$3], 4;", "no form"),
+    ("ldmatrix.sync.aligned.m8n8.shared.b16 {$0}, [$3];", "no form"),
+    ("ldmatrix.m8n8.x1.shared.b16 {$0}, [$3];", "no form"),
+    ("setmaxnreg.inc.sync.u32 40;", "no form"),
+    ("isspacep p, $3;", "no form"),
+    ("cvta.to.u64 $3, $3;", "no form"),
+    ("createpolicy.fractional.b64 $3;", "no form"),
+    ("mapa.b32 $0, $1, $2;", ".b32"),
+    ("prefetch.global [$3];", "no form"),
 ]
 
 
@@ -109,6 +147,18 @@ RIGHT = [
     "prefetch.global.L2::evict_last [$3];",
     "discard.global.L2 [$3], 128;",
     "stmatrix.sync.aligned.m16n8.x2.trans.shared.b8 [$3], {$1, $2};",
+    # A modifier that ptxas takes only beside another one, and what it ignores.
+    "multimem.ld_reduce.weak.global.add.acc::f32.bf16x2 $0, [$3];",
+    "tensormap.replace.tile.swizzle_atomicity.global.b1024.b32 [$3], 1;",
+    "cvta.to.shared.u32 $0, $1;",
+    "ldmatrix.sync.aligned.m8n16.x1.shared.b8x16.b6x16_p32 {$0}, [$3];",
+    "cp.async.bulk.tensor.3d.global.shared::cta.im2col_no_offs.bulk_group [$3, {$0, $1, $1}], [$3];",
+    "wgmma.fence.sync;",
+    "ld.b32.global $0, [$3];",
+    "shfl.b32.bfly.sync $0, $1, 1, 31, -1;",
+    "ld.param::func.b32 $0, [$3];",
+    "bar.sync.any 0, 64;",
+    "ldmatrix.sync.aligned.m8n8.x8.shared.b16 {$0, $1}, [$3];",
 ]
 
 
@@ -172,6 +222,44 @@ def wrongly_reported(lines):
     return [line for line, *errors in zip(reported, *said, strict=True) if None in errors]
 
 
+@pytest.mark.slow  # ptxas reads up to 20,000 lines
+def test_one_step_from_a_legal_line():
+    """What ptxas assembles is not reported; of what it refuses for its modifiers, nine in ten are.
+
+    Those missed are of forms that the table lacks, and lack a modifier or have a type too many.
+    """
+    legality.needs("sm_100a")
+    draw = random.Random("one step")
+    stepped = [changed(draw, draw.choice(asking.LINES)) for _ in range(10_000)]
+    kinds = zip("hrdqfp", ("b16", "b32", "b64", "b128", "f32", "pred"), strict=True)
+    registers = " ".join(f".reg .{kind} {name}<10>;" for name, kind in kinds)
+    reported = [bool(unknown(f"{{ {registers} {line}; }}")) for line in stepped]
+    said = [asking.errors(stepped, *each) for each in asking.ASKED]
+    assembled = [not all(errors) for errors in zip(*said, strict=True)]
+    assert [line for line, wrong, right in zip(stepped, reported, assembled, strict=True) if wrong and right] == []
+    refused = [
+        all(any(asking.OF_MODIFIERS.search(e) for e in errors) for errors in each) for each in zip(*said, strict=True)
+    ]
+    missed = [line for line, wrong, no in zip(stepped, reported, refused, strict=True) if no and not wrong]
+    assert len(missed) < sum(refused) / 10, missed
+
+
+def changed(draw, line):
+    """A line with one modifier more, less, another, or elsewhere."""
+    spelling, _, operands = line.partition(" ")
+    opcode, *parts = spelling.split(".")
+    step, at, known = draw.choice(("add", "remove", "replace", "move")), draw.randrange(len(parts) + 1), sorted(words())
+    if step == "add" or at == len(parts):
+        parts.insert(at, draw.choice(known))
+    elif step == "remove":
+        del parts[at]
+    elif step == "replace":
+        parts[at] = draw.choice(known)
+    else:
+        parts.insert(draw.randrange(len(parts)), parts.pop(at))
+    return f"{'.'.join([opcode, *parts])} {operands}"
+
+
 OPERANDS = {
     "activemask": ["r0"],
     "elect": ["r0|p0, r1"],
@@ -199,7 +287,7 @@ OPERANDS = {
 
 
 @pytest.mark.slow  # ptxas reads up to 100,000 lines for each opcode
-@pytest.mark.parametrize("opcode", sorted(COMPLETE))
+@pytest.mark.parametrize("opcode", sorted(OPERANDS))
 def test_the_emulator_s_table_has_every_form_that_ptxas_assembles(opcode):
     """One word added to a form of the table, or in the place of one of its modifiers; but words that ptxas ignores
     everywhere, such as `.finite`."""

@@ -280,6 +280,11 @@ _NAMES = {
     "createpolicy": frozenset({"fractional", "range", "cvt"}),
     "bar": frozenset({"cta", "red"}),
     "barrier": frozenset({"cta", "cluster", "arrive", "wait", "red"}),
+    "wgmma": frozenset({"fence", "commit_group", "wait_group", "mma_async"}),
+    "tcgen05": frozenset({"alloc", "dealloc", "relinquish_alloc_permit", "ld", "st", "cp", "shift", "mma", "commit"}),
+    "clusterlaunchcontrol": frozenset({"try_cancel", "query_cancel"}),
+    "tensormap": frozenset({"replace", "cp_fenceproxy"}),
+    "setmaxnreg": frozenset({"inc", "dec"}),
 }
 """The same for instructions whose names have several words: they come first, in the order of the form."""
 _SPACES = frozenset({"global", "shared", "shared::cta", "shared::cluster", "local", "const", "param", "param::entry"})

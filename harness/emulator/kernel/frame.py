@@ -386,9 +386,15 @@ class KernelFrame(MemoryFrame):
         columns: list[list[int]],
         update: Callable[..., int],
         element: int = 0,
-    ) -> list[int]:
-        """Update one element of each access in the order of lanes, or in reverse; returns the previous values."""
+        overwrites: bool = False,
+    ) -> tuple[list[int], Array | None]:
+        """Update one element of each access in the order of lanes, or in reverse.
+
+        Returns the previous values, and the mask of their undefined bits. overwrites: the new value does not depend on
+        the previous one, so memory that was never written may be updated.
+        """
         old = [0] * len(lanes)
+        doubts: Array | None = None
         for place in places:
             region = place.region
             if isinstance(region, Buffer):
@@ -404,14 +410,20 @@ class KernelFrame(MemoryFrame):
             table = rows(region.bytes, access.width, 1)[:, 0]
             index = (place.offsets // (access.width // 8) + element).tolist()
             if region.undefined is not None:
-                doubt = rows(region.undefined, access.width, 1)[:, 0][index]
+                doubtful = rows(region.undefined, access.width, 1)[:, 0]
+                doubt = doubtful[index]
                 called = (isinstance(region, Buffer) and region.name) or "memory"
                 where = f"an atomic on {called}, where nothing was stored before,"
-                self.refuse_undefined(step, doubt, some, where)
+                if not overwrites:
+                    self.refuse_undefined(step, doubt, some, where)
             numbers = list(range(len(lanes))) if place.part is None else place.part.tolist()
             cells = {cell: int(table[cell]) for cell in set(index)}
             begun = cells.copy()
             turns = list(zip(numbers, index, strict=True))[:: -1 if self.grid.order.reverse else 1]
+            if region.undefined is not None and overwrites:
+                doubts = np.zeros(len(lanes), doubtful.dtype) if doubts is None else doubts
+                for position, cell in turns:  # the first to exchange gets what was never written
+                    doubts[position], doubtful[cell] = doubtful[cell], 0
             for position, cell in turns:
                 before = cells[cell]
                 old[position] = before
@@ -425,7 +437,7 @@ class KernelFrame(MemoryFrame):
             assert self.observer is not None
             part = np.arange(len(lanes)) if place.part is None else place.part
             self.observer.updates(step, access, lanes[part], place, element, [old[k] for k in part.tolist()])
-        return old
+        return old, doubts
 
     def write_lanes(
         self, writer: WriteSlot, values: Array, mask: Array | None, lanes: Array, active: Array | None

@@ -4,12 +4,13 @@ operands."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 from ptxdiff.emulator import OperandError, PtxError, isa
 from ptxdiff.emulator.isa.forms import FORMS, find
 from ptxdiff.emulator.isa.lookup import lookup
 from ptxdiff.emulator.isa.registry import REFUSED
-from ptxdiff.emulator.text import OPERAND, Instruction, Source, parse_asm
+from ptxdiff.emulator.text import OPERAND, TYPES, Instruction, Source, parse_asm
 from ptxdiff.lint import ptxas_modifiers
 from ptxdiff.lint.block import LintedBlock
 from ptxdiff.lint.rules import rule
@@ -65,9 +66,19 @@ def constraints(block: LintedBlock) -> Iterator[Found]:
 COMPLETE = frozenset(
     ("activemask", "elect", "fence", "griddepcontrol", "match", "mbarrier", "membar", "redux", "shfl", "vote")
 )
-"""Opcodes outside arithmetic of which the emulator's table has every form (`tests/lint/test_unknown_instructions.py`
-asks ptxas), but for those with a modifier of `_INCOMPLETE`."""
-_INCOMPLETE = {
+"""Opcodes outside arithmetic of which the table has every modifier that ptxas takes; of others it may lack some."""
+_IGNORED = """
+acc::f16 acc::f32 all any box_dim col element_stride elemtype fill_mode finite global_address global_dim global_stride
+infinite interleave_layout normal notanumber number pred rank row samplerref subnormal surfref swizzle_atomicity
+swizzle_mode texref b4x16_p64 b6x16_p32 b8x16
+"""
+IGNORED = frozenset(_IGNORED.split())
+"""Modifiers that ptxas accepts and ignores at many instructions: with one, the table of forms does not decide."""
+_MATRICES = frozenset(("x8", "x16", "x32", "x64", "x128", "m16n16", "m8n16", "m16n8"))
+UNMODELLED = {
+    "atom": frozenset(("b128", "v2", "v4", "v8")),
+    "cp": frozenset(("reduce",)),
+    "cvta": frozenset(("u32",)),
     "fence": frozenset(
         (
             "alias",
@@ -77,9 +88,19 @@ _INCOMPLETE = {
             "tensormap::generic",
         )
     ),
+    "ld": frozenset(("b128",)),
+    "ldmatrix": _MATRICES,
+    "ldu": frozenset(("b128",)),
     "mbarrier": frozenset(("noComplete",)),
+    "movmatrix": frozenset(("b1", "bf16", "bf16x2", "s2", "s4", "tf32", "u2", "u4")),
+    "prefetch": frozenset(("L2::evict_last", "L2::evict_normal")),
+    "red": frozenset(("async", "v2", "v4", "v8")),
+    "setmaxnreg": frozenset(("s32",)),
+    "st": frozenset(("async", "b128")),
+    "stmatrix": _MATRICES,
 }
-"""Modifiers beside which ptxas takes forms that the table lacks, such as `mbarrier.arrive.b64.noComplete`."""
+"""By opcode the modifiers beside which ptxas takes forms that the table lacks, such as
+`mbarrier.arrive.b64.noComplete`. `tests/lint/test_unknown_instructions.py` asks ptxas."""
 
 
 @rule(
@@ -104,16 +125,35 @@ def _unknown(node: Instruction, source: Source) -> str:
         return ""
     if any(form.matches(node) for form in REMOVED):
         return ""  # the rule `removed-form` reports it
-    incomplete = _INCOMPLETE.get(node.opcode, frozenset())
-    if node.opcode not in FORMS or (node.opcode in REFUSED and node.opcode not in COMPLETE) or incomplete:
-        message = ptxas_modifiers.mistake(node.opcode, node.modifiers, (*FORMS, *REFUSED))
-        if message or not incomplete or not incomplete.isdisjoint(node.modifiers):
+    if node.opcode not in FORMS or node.opcode in REFUSED:
+        message = ptxas_modifiers.mistake(node.opcode, node.modifiers, (*FORMS, *REFUSED), _spelled(node.opcode))
+        if message or not _decided(node.opcode, node.modifiers):
             return message
     try:
         lookup(node, source, None, elementwise=False)
     except PtxError as error:
         return error.message
     return ""
+
+
+@cache
+def _spelled(opcode: str) -> frozenset[str]:
+    """The modifiers of an opcode's forms."""
+    return frozenset(choice for form in FORMS.get(opcode, ()) for group in form.groups for choice in group.choices)
+
+
+def _decided(opcode: str, modifiers: tuple[str, ...]) -> bool:
+    """Whether a spelling that is not in the table of forms does not exist: the table has all forms like it.
+
+    A modifier that ptxas takes at this opcode, and no form of the table has, is of forms that the table lacks.
+    """
+    unmodelled = IGNORED | UNMODELLED.get(opcode, frozenset())
+    if not unmodelled.isdisjoint(modifiers):
+        return False
+    if opcode not in COMPLETE and any(m not in TYPES and m not in _spelled(opcode) for m in modifiers):
+        return False
+    # ptxas takes `wgmma.fence.sync` too.
+    return not (opcode == "wgmma" and "aligned" not in modifiers and find(opcode, (*modifiers, "aligned")))
 
 
 @rule(

@@ -11,8 +11,8 @@ import pytest
 
 pytest.importorskip("triton", reason="Triton is not installed; it compiles the kernels of these tests")
 
-from ptxdiff import emulated
-from ptxdiff.emulator.errors import PtxError
+from ptxdiff import emulated, run_ptx
+from ptxdiff.emulator.errors import PtxError, UndefinedBits
 from ptxdiff.launcher import LaunchError
 from tests.support import small_kernels as k
 from tests.support.sampling import only
@@ -243,6 +243,43 @@ def test_atomic_exchanges(target: str) -> None:
         np.testing.assert_array_equal((y, old), (x, 0 * x))
         emulated(k.atomic, target)[(1,)](x.astype(dtype), y, old, 128, B=128, OP="cas", PLACES=128, SEM="acq_rel")
         np.testing.assert_array_equal((y, old), (x, x))
+
+
+@on_the_new
+def test_an_exchange_on_memory_never_written(target: str) -> None:
+    """Its new value is defined, and only the first to exchange gets undefined bits; where they go is what counts."""
+    head = f"""
+.version 9.0
+.target {target}
+.address_size 64
+.visible .entry exchanges(.param .u64 x, .param .u64 y, .param .u64 old) .reqntid 64
+{{
+.reg .pred %p<2>; .reg .b32 %r<5>; .reg .b64 %rd<6>;
+ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y]; ld.param.u64 %rd3, [old];
+mov.u32 %r1, %tid.x; mul.wide.u32 %rd4, %r1, 4; add.u64 %rd5, %rd1, %rd4; ld.global.b32 %r2, [%rd5];
+"""
+    each = "add.u64 %rd5, %rd2, %rd4; atom.global.exch.b32 {}, [%rd5], %r2;"
+    one = "and.b64 %rd4, %rd4, 4; add.u64 %rd5, %rd2, %rd4; atom.global.exch.b32 {}, [%rd5], %r2;"
+    keep = "shl.b32 %r4, %r1, 2; cvt.u64.u32 %rd4, %r4; add.u64 %rd5, %rd3, %rd4; st.global.b32 [%rd5], %r3;"
+
+    def launched(body: str) -> np.ndarray:
+        x, y, old = np.arange(7, 71, dtype=np.int32), np.zeros(64, np.int32), np.zeros(64, np.int32)
+        run_ptx(head + body + "ret;\n}", 1, 64, x, y, old, unwritten=(1,))
+        return y
+
+    assert launched(each.format("_")).tolist() == [*range(7, 71)], "nothing reads the old values"
+    assert launched(each.format("%r3")).tolist() == [*range(7, 71)]
+    assert launched(each.format("_") + each.format("%r3") + keep).tolist() == [*range(7, 71)], (
+        "the second reads the first"
+    )
+    with pytest.raises(UndefinedBits, match="undefined bits reach"):
+        launched(each.format("%r3") + keep)
+    with pytest.raises(UndefinedBits, match="undefined bits reach"):
+        launched(one.format("%r3") + keep)  # two threads of 64
+    with pytest.raises(UndefinedBits, match="an atomic on"):
+        launched(each.format("%r3").replace("exch.b32", "add.u32"))
+    with pytest.raises(PtxError, match=r"never|not written|unwritten"):
+        launched("setp.lt.u32 %p1, %r1, 63; @%p1 bra go; ret; go: " + each.format("_"))
 
 
 @on_the_new

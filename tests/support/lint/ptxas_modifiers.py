@@ -16,7 +16,7 @@ import argparse
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -25,7 +25,8 @@ from ptxdiff.emulator import isa
 from ptxdiff.emulator.isa.forms import FORMS
 from ptxdiff.emulator.isa.registry import REFUSED
 from ptxdiff.emulator.text import TYPES
-from ptxdiff.lint.ptxas_modifiers import ANY, DATA, EVERYWHERE, OF
+from ptxdiff.lint.ptxas_modifiers import ANY, DATA, EVERYWHERE, NEVER, OF
+from ptxdiff.lint.rules.syntax import IGNORED
 from ptxdiff.triton.targets import tool
 from tests.support.emulator.legality_campaign import OF_KERNELS
 
@@ -60,7 +61,9 @@ multimem.ld_reduce.relaxed.gpu.global.add.u32 multimem.st.global.f32 multimem.st
 multimem.red.global.add.f32 multimem.red.relaxed.gpu.global.add.u32
 multimem.cp.async.bulk.global.shared::cta.bulk_group
 multimem.cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32
+multimem.ld_reduce.relaxed.gpu.global.add.acc::f32.v4.bf16x2 multimem.ld_reduce.weak.global.add.acc::f16.v4.e4m3x4
 tensormap.replace.tile.global_address.global.b1024.b64 tensormap.replace.tile.rank.global.b1024.b32
+tensormap.replace.tile.swizzle_atomicity.global.b1024.b32 tensormap.replace.tile.fill_mode.global.b1024.b32
 tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned tex.1d.v4.f32.s32
 tex.2d.v4.f32.f32 tex.base.2d.v4.f32.f32 tex.level.2d.v4.f32.f32 tex.grad.2d.v4.f32.f32 tex.a2d.v4.f32.f32
 tex.cube.v4.f32.f32 tex.acube.v4.f32.f32 tex.3d.v4.f32.f32 tex.2dms.v4.f32.s32 tld4.r.2d.v4.f32.f32 txq.width.b32
@@ -310,12 +313,55 @@ def words_of_names(anywhere: frozenset[str]) -> dict[str, set[str]]:
     return found
 
 
+OF_MODIFIERS = re.compile(
+    r"^(?:Illegal|Unexpected|Multiple|Duplicate|Modifier|Not a name)|modifier required|required for instruction"
+)
+"""ptxas's errors about modifiers, and not about operands or the target."""
+
+
+_SHAPE = re.compile(r"m\d+n\d+k\d+")
+
+
+def never(candidates: Mapping[str, Iterable[str]]) -> dict[str, set[str]]:
+    """By name those of its candidates that no instruction of the name takes, although no error names them as illegal.
+
+    A word counts if it is in no form of the table and in no seed of that opcode, and if each of `LINES` with that name
+    gets an error about modifiers, from each assembler that accepts the line, with the word added and with it in the
+    place of any modifier.
+    """
+    named = names_of(line.partition(" ")[0] for line in LINES)
+    spelled: dict[str, set[str]] = {}
+    for spelling in [*seeds(), *(line.partition(" ")[0] for line in LINES)]:
+        opcode, *parts = spelling.split(".")
+        spelled.setdefault(opcode, {g for f in FORMS.get(opcode, ()) for c in f.groups for g in c.choices}).update(
+            parts
+        )
+    found = {name: {*candidates[name]} - spelled[name.split(".")[0]] for name in named.values()}
+    for each in ASKED:
+        for line in _legal(*each):
+            spelling, _, operands = line.partition(" ")
+            if not (name := named.get(spelling)):
+                continue
+            parts = [p for p in spelling.removeprefix(name).split(".") if p]
+            tried = {
+                f"{'.'.join([name, *parts[:n], word, *parts[n + size :]])} {operands}": word
+                for word in sorted(found[name])
+                for size in (0, 1)
+                for n in (range(len(parts)) if size else [len(parts)])
+            }
+            for word, said in zip(tried.values(), errors(list(tried), *each), strict=True):
+                if not any(OF_MODIFIERS.search(text) for text in said):
+                    found[name].discard(word)
+    return found
+
+
 def content() -> str:
     """The content of the file."""
     releases = " and ".join(dict.fromkeys(f"PTX {_version(program)}" for program, _ in ASKED))
     head = [
         f"# {ANY}: the words that ptxas knows as a modifier anywhere. names: instructions outside arithmetic.",
         f"# {EVERYWHERE}: words that ptxas refuses at no name in particular. {OF}: other words that a name takes.",
+        f"# {NEVER}: words of a name's two rows above that it does not take either.",
         f"# Asked of the ptxas in Triton's wheel ({releases}), for {', '.join(dict.fromkeys(t for _, t in ASKED))}.",
         "# Written by tests/support/lint/ptxas_modifiers.py --write; do not edit.",
     ]
@@ -324,6 +370,9 @@ def content() -> str:
     own = words_of_names(anywhere)
     common = set(anywhere).intersection(*own.values())
     rows |= {EVERYWHERE: common, **{f"{OF} {name}": own[name] - common for name in sorted(own)}}
+    judged = {w for w in common - TYPES.keys() - IGNORED if not w.startswith(("L1::", "L2::"))}
+    refused = never({name: judged | {*filter(_SHAPE.fullmatch, own[name])} for name in own})
+    rows |= {f"{NEVER} {name}": refused[name] for name in sorted(refused)}
     return "\n".join([*head, *(f"{row}: {' '.join(sorted(words))}" for row, words in rows.items()), ""])
 
 

@@ -300,11 +300,12 @@ def _run_atom(frame: KernelFrame, step: Step, active: Array | None) -> None:
         if mask is not None:
             frame.refuse_undefined(step, np.broadcast_to(mask, (frame.lanes,))[lanes], lanes, "an atomic operation")
         columns.append(value[lanes].tolist())
+    overwrites = step.bound.modifiers.get("op") == "exch"
     for number, writer in enumerate(step.destinations):
         operands = columns if access.count == 1 else columns[number : number + 1]
-        old = frame.atomic(step, access, lanes, place, operands, update, number)
+        old, doubts = frame.atomic(step, access, lanes, place, operands, update, number, overwrites)
         if writer.slot >= 0:
-            frame.write_lanes(writer, np.array(old, UNSIGNED[access.width]), None, lanes, active)
+            frame.write_lanes(writer, np.array(old, UNSIGNED[access.width]), doubts, lanes, active)
 
 
 # address conversions and hints ---------------------------------------------------------------------------
