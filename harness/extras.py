@@ -18,6 +18,7 @@ EXTRA_OF = {
     "jinja2": "report",
     "altair": "report",
     "vl_convert": "report",
+    "msgspec": "report",
     "hypothesis": "strategies",
     "pytest_benchmark": "bench",
     "xdist": "parallel",

@@ -25,22 +25,24 @@ from pathlib import Path
 from ptxdiff.locations import ROOT
 from ptxdiff.records import End, RunRecords, Sent, Text, Writer, read, sent, text_hash
 
-TARGETS = ("sm_80", "sm_90a", "sm_100a", "sm_120a")
-
 
 def scaled(run: RunRecords, count: int) -> RunRecords:
-    """A run of about `count` results: those of `run`, with their PTX, under other targets."""
+    """A run of about `count` results: those of `run`, with their PTX, under targets of no device."""
     results, texts = list(run.results), dict(run.texts)
     for copy in range(1, -(-count // len(run.results))):
-        target = TARGETS[copy] if copy < len(TARGETS) else f"sm_{200 + copy}"
         names = {}
         for h, text in run.texts.items():
             if text.kind != "asm":
-                other = f"// {target}\n{text.text}"
+                other = f"// copy {copy}\n{text.text}"
                 names[h] = text_hash(other)
                 texts[names[h]] = Text(names[h], text.kind, other)
         results += [
-            replace(r, key=replace(r.key, target=target), ptx=names.get(r.ptx, ""), sass=names.get(r.sass, ""))
+            replace(
+                r,
+                key=replace(r.key, target=f"sm_{200 + copy}{r.key.target[2:]}"),
+                ptx=names.get(r.ptx, ""),
+                sass=names.get(r.sass, ""),
+            )
             for r in run.results
         ]
     results = sorted(results[:count], key=lambda r: r.key.item)  # a run makes all targets of a variant together

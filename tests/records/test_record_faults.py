@@ -8,6 +8,7 @@ import dataclasses
 import gzip
 import json
 import random
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,19 @@ import pytest
 
 from ptxdiff.cli import main
 from ptxdiff.gating import baseline
-from ptxdiff.records import End, Mutation, Proof, RecordError, Result, RunRecords, StoredText, Writer, read, resumable
+from ptxdiff.records import (
+    End,
+    Mutation,
+    Proof,
+    RecordError,
+    Result,
+    RunRecords,
+    StoredText,
+    Writer,
+    encoding,
+    read,
+    resumable,
+)
 from tests.records.test_records import GRID, RESULT, RUN, SAMPLES
 from tests.support.reports import synthetic
 from tests.support.sampling import sizes
@@ -173,6 +186,40 @@ def test_the_file_itself_is_read(whole, tmp_path):
     found = read(tmp_path / "run.jsonl")
     assert (found.run, found.results, found.end) == (RUN, [PASS, RESULT], RECORDS[-1])
     assert sealed(unsealed(whole)) == whole
+
+
+def edited(line: bytes, choose: random.Random) -> bytes:
+    """A line with a member twice, another spelling of a number, or one byte changed, lost or added."""
+    at = choose.randrange(20, len(line) - 1)
+    members = [m.span() for m in re.finditer(rb'"[a-z_]+":("[^"]*"|-?[0-9.e-]+|true|false)(?=[,}])', line)]
+    begin, end = choose.choice(members)
+    byte = choose.choice(b'0123456789-+.eE,:{}[]" atn\\\xff').to_bytes()
+    return choose.choice([
+        line[:at] + byte + line[at + 1 :],
+        line[:at] + line[at + 1 :],
+        line[:at] + byte + line[at:],
+        line[:begin] + line[begin:end] + b"," + line[begin:],
+        line[:begin] + b'"colour":1,' + line[begin:],
+        line[:end] + b".0" + line[end:],
+        line[:end] + b" " + line[end:],
+        line[:begin] + line[begin:end].replace(b":", b":-") + line[end:],
+        line[:begin] + line[min(end + 1, len(line) - 1) :],
+    ])  # fmt: skip
+
+
+def test_the_fast_reader_takes_no_line_that_the_careful_one_refuses_or_reads_otherwise():
+    pytest.importorskip("msgspec")
+    lines = [encoding.to_text(r) for r in (RESULT, PASS, *synthetic.catalogue(cases=2).results[::7])]
+    for line in lines:
+        assert repr(encoding._as_written(line)) == repr(encoding.carefully_parsed(line))
+    choose, taken = random.Random(5), 0
+    for _ in range(6000):
+        line = edited(choose.choice(lines), choose)
+        fast = encoding._as_written(line)
+        if fast is not None:
+            assert repr(fast) == repr(encoding.carefully_parsed(line)), line  # 1, 1.0 and True are equal, not alike
+            taken += 1
+    assert taken > 100  # letters within texts may change
 
 
 def test_two_members_with_the_same_name_are_refused(whole, tmp_path):
