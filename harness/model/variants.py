@@ -175,6 +175,11 @@ class Variant:
     compiler: str = ""
 
     @property
+    def fusions(self) -> tuple[bool, ...]:
+        """The settings of fusion that it runs with."""
+        return (False, True) if self.fusion is None else (self.fusion,)
+
+    @property
     def kind(self) -> str:
         """The kind in reports: asm, plain, kernel or ptx."""
         return type(self).__name__.removesuffix("Variant").lower()

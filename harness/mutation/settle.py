@@ -519,10 +519,9 @@ def _proved_sharing(subject: Subject, name: str, mutant: AsmVariant, pack: int, 
 
     None where the extra `prove` is not installed, or a solver settles nothing.
     """
-    from ptxdiff.proving import solving
-
     from ptxdiff.emulator import analyse
     from ptxdiff.model.derive import asm_form
+    from ptxdiff.proving import solving
 
     form = asm_form(subject.case, mutant, pack)
     if not solving.available() or analyse(form.text, form.constraints, target=subject.target).contraction_open:

@@ -6,6 +6,7 @@ it. Whatever the variant computes, the question is only whether ptxas kept it.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -50,13 +51,15 @@ def prove_assembled(
 ) -> Verdict:
     """The verdict on the machine code of a variant's kernels; see `ptxdiff.proving.translation`.
 
-    assembler: None for the one that Triton uses. device: runs a counterexample before it is believed. All else as for `ptxdiff.proving.verdicts.prove`.
+    assembler: None for the one that Triton uses. device: runs a counterexample before it is believed. All else as for
+    `ptxdiff.proving.verdicts.prove`.
     """
     case = loaded.case
     search = ProofSearch(seconds, tuple(solvers))
     found, done = Verdict("not settled", "nothing to prove"), list[int]()
     made_by = ""
-    for setup in _setups(case, case.variants[name], packs):
+    setups = _setups(case, case.variants[name], packs)
+    for setup in setups:
         job = Job(
             case, loaded.name, loaded.path, name, case.variants[name], target, replace(setup, assembler=assembler)
         )
@@ -76,6 +79,7 @@ def prove_assembled(
         if found.verdict != "proved":
             break
         done.append(setup.pack)
+    done = [p for p in dict.fromkeys(done) if done.count(p) == sum(s.pack == p for s in setups)]
     return replace(
         found, target=target, against="sass", packs=tuple(done), solver=search.versions,
         seconds=seconds - search.left, tried=tuple(search.tried), assembler=made_by,
@@ -84,12 +88,13 @@ def prove_assembled(
 
 def _setups(case: Case, variant: Variant, packs: Sequence[int]) -> list[Setup]:
     """One setup for each different kernel of a variant."""
-    fusion = bool(variant.fusion)
     if not case.elementwise:
         warps = variant.num_warps if isinstance(variant, KernelVariant) else 4
-        return [Setup(sizes=dict(sizes), num_warps=warps, fusion=fusion) for sizes in case.sizes]
+        pairs = itertools.product(case.sizes, variant.fusions)
+        return [Setup(sizes=dict(sizes), num_warps=warps, fusion=fusion) for sizes, fusion in pairs]
     own = packs or (packs_of(case, variant) if isinstance(variant, AsmVariant) else (1,))
-    return [Setup(pack=p, block=block_of(p), shape=(ELEMENTS,), fusion=fusion) for p in own]
+    both = itertools.product(own, variant.fusions)
+    return [Setup(pack=p, block=block_of(p), shape=(ELEMENTS,), fusion=fusion) for p, fusion in both]
 
 
 def translation_of(job: Job) -> tuple[AssembledKernel, str] | Verdict:

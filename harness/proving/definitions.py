@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import hashlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -53,7 +54,7 @@ def of_lanes(function: ArrayFunction, *arguments: Term) -> Term:
 
 def uninterpreted(function: ArrayFunction, *arguments: Term) -> Term:
     """The result of a definition as a function of which the solver knows nothing."""
-    name = f"{function.function.__module__.rpartition('.')[2]}.{function.function.__qualname__}"
+    name = f"{function.function.__module__}.{function.function.__qualname__}"
     name += "".join(f".{c}" for c in function.constants)
     width = function.width if function.width > 1 else 0
     symbol = TermFunction(f"{name}:{width}", width, function.one, approximate=True)
@@ -373,8 +374,7 @@ class _InterpretedCall:
             at = integer(self.value(position, way))
             at = t.ite(t.slt(at, t.const(0, 64)), t.add(at, t.const(size, 64)), at)
             place = t.add(t.mul(place, t.const(size, 64)), at)
-        name = f"{self.function.__module__.rpartition('.')[2]}.{ast.unparse(node.value)}"
-        found = entry(name, table, place)
+        found = entry(table, place)
         return Double(found) if table.dtype.kind == "f" else found
 
     def of_BinOp(self, node: ast.BinOp, way: _PathTaken) -> Value:
@@ -546,12 +546,16 @@ LARGEST_TABLE = 512
 """Entries up to which a table is written out as choices; a larger one is a function of its index."""
 
 
-def entry(name: str, table: Any, place: Term) -> Term:
-    """An entry of a table of numbers: a 64-bit integer, or the pattern of a float64."""
+def entry(table: Any, place: Term) -> Term:
+    """An entry of a table of numbers: a 64-bit integer, or the pattern of a float64.
+
+    A large table is a function with a digest of its numbers as name: two tables are one function if they are equal.
+    """
     flat = [doubles.pattern(float(v)) if table.dtype.kind == "f" else int(v) for v in table.ravel().tolist()]
     if place.constant is not None:
         return t.const(flat[place.constant] if place.constant < len(flat) else 0, 64)
     if len(flat) > LARGEST_TABLE:
+        name = hashlib.sha256(repr(flat).encode()).hexdigest()[:32]
         return t.apply(TermFunction(f"table.{name}", 64, lambda k: flat[k] if k < len(flat) else 0), place)
     values = [t.const(v, 64) for v in flat]
     for bit in range(max(len(flat) - 1, 1).bit_length()):

@@ -7,6 +7,7 @@ contents of memory. That every element is stored is not proved; a run shows it.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -50,8 +51,9 @@ def prove_elements(
     search = ProofSearch(seconds, tuple(solvers))
     found, done = Verdict("not settled", "nothing to prove"), list[int]()
     try:
-        for pack in packs or (packs_of(case, variant) if isinstance(variant, AsmVariant) else (1,)):
-            setup = Setup(pack=pack, block=block_of(pack), shape=(ELEMENTS,), fusion=bool(variant.fusion))
+        own = packs or (packs_of(case, variant) if isinstance(variant, AsmVariant) else (1,))
+        for pack, fusion in itertools.product(own, variant.fusions):
+            setup = Setup(pack=pack, block=block_of(pack), shape=(ELEMENTS,), fusion=fusion)
             job = Job(case, loaded.name, loaded.path, name, variant, target, setup)
             verdict = _proved(job, policies(case, variant_on(variant, target)), search)
             together = (found.program + verdict.program[:16], found.rules + verdict.rules[:16])
@@ -61,6 +63,8 @@ def prove_elements(
             if found.verdict != "proved":
                 break
             done.append(pack)
+        # A pack counts once it is proved with every setting of fusion.
+        done = [p for p in dict.fromkeys(done) if done.count(p) == len(variant.fusions)]
     except NotModelled as reason:
         found = Verdict("not settled", f"not modelled: {reason}")
     except PtxError as error:

@@ -426,12 +426,11 @@ def _looked_up(self: _Evaluation, node: Any, table: Any, indices: Any) -> Terms:
         if dtype not in (torch.int64, torch.float64):
             raise NotModelled(f"a table of {dtype} in the reference")
         values = numbers.numpy()
-        name = f"torch.{hash((values.tobytes(), str(dtype))):x}"
         size = t.const(len(values), 64)
 
         def one(x: Term) -> Term:
             at = t.ite(t.slt(x, t.const(0, 64)), t.add(x, size), x)
-            return definitions.entry(name, values, at)
+            return definitions.entry(values, at)
 
         return _each(one, self.terms(indices[0], torch.int64))
     places = [self.value(i) for i in indices]

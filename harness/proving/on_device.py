@@ -43,25 +43,30 @@ def by_rules(loaded: LoadedCase, name: str, found: Verdict, device: Backend) -> 
     """A counterexample by the case's rules, after a run of the variant's kernel on a device."""
     case, variant = loaded.case, variant_on(loaded.case.variants[name], found.target)
     arrays = arrays_of(case.inputs, found.inputs)
-    outcome = device.run(_job(loaded, name, found.target, arrays))
-    if outcome.status != "ran":
-        return _not_run(found, outcome)
-    pack = len(next(iter(found.inputs.values())))
-    try:
-        judgement = judge(case, policies(case, variant), arrays, outcome.outputs, pack)
-    except ReferenceFault:
-        return found  # the reference is at fault, whatever runs
-    return _compared(found, bool(judgement.different or outcome.findings))
+    pack, wrong = len(next(iter(found.inputs.values()))), False
+    for fusion in variant.fusions:
+        outcome = device.run(_job(loaded, name, found.target, arrays, fusion))
+        if outcome.status != "ran":
+            return _not_run(found, outcome)
+        try:
+            judgement = judge(case, policies(case, variant), arrays, outcome.outputs, pack)
+        except ReferenceFault:
+            return found  # the reference is at fault, whatever runs
+        wrong = wrong or bool(judgement.different or outcome.findings)
+    return _compared(found, wrong)
 
 
 def by_variant(loaded: LoadedCase, names: tuple[str, str], found: Verdict, device: Backend) -> Verdict:
     """A counterexample of one variant against another, after runs of both on a device."""
     arrays = arrays_of(loaded.case.inputs, found.inputs)
-    outcomes = [device.run(_job(loaded, name, found.target, arrays)) for name in names]
-    for outcome in outcomes:
-        if outcome.status != "ran":
-            return _not_run(found, outcome)
-    return _compared(found, not _same_bits(outcomes[0].outputs, outcomes[1].outputs))
+    wrong = False
+    for fusion in dict.fromkeys(f for name in names for f in loaded.case.variants[name].fusions):
+        outcomes = [device.run(_job(loaded, name, found.target, arrays, fusion)) for name in names]
+        for outcome in outcomes:
+            if outcome.status != "ran":
+                return _not_run(found, outcome)
+        wrong = wrong or not _same_bits(outcomes[0].outputs, outcomes[1].outputs)
+    return _compared(found, wrong)
 
 
 def by_ptx(job: Job, found: Verdict, device: Backend) -> Verdict:
@@ -77,11 +82,11 @@ def by_ptx(job: Job, found: Verdict, device: Backend) -> Verdict:
     return _compared(found, not any(_same_bits(outcome.outputs, reading) for reading in readings))
 
 
-def _job(loaded: LoadedCase, name: str, target: str, arrays: Mapping[str, Any]) -> Job:
+def _job(loaded: LoadedCase, name: str, target: str, arrays: Mapping[str, Any], fusion: bool) -> Job:
     case, variant = loaded.case, loaded.case.variants[name]
     count = len(next(iter(arrays.values())))
     pack = max(p for p in packs_of(case, variant) if p <= count) if isinstance(variant, AsmVariant) else 1
-    setup = Setup(pack=pack, block=block_of(pack), shape=(count,), fusion=bool(variant.fusion))
+    setup = Setup(pack=pack, block=block_of(pack), shape=(count,), fusion=fusion)
     return Job(loaded.case, loaded.name, loaded.path, name, variant, target, setup, arrays)
 
 

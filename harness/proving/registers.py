@@ -52,7 +52,7 @@ def of_block(
 def changed_by_sharing(
     text: str, constraints: str, target: str, pair: tuple[int, int], constants: Constants, seconds: float
 ) -> dict[int, int] | bool | None:
-    """False if an output in the register of an input changes no defined bit, for all inputs; inputs by operand number
+    """False if an output in the register of an input changes no defined bit and undefines none, for all inputs; inputs by operand number
     for which a solver says that it does, to be run before they are believed; None if that is open.
 
     pair: the output and the input. Raises NotModelled, PtxError.
@@ -61,12 +61,14 @@ def changed_by_sharing(
     shared = of_block(text, constraints, target, constants, (pair,))
     goal = FALSE
     for number, mine in own.outputs.items():
-        apart = t.xor(mine.value, shared.outputs[number].value) if mine.value.width else None
-        if apart is None:
-            one = t.bnot(t.eq(mine.value, shared.outputs[number].value))
-            goal = t.bor(goal, t.band(one, t.bnot(mine.undefined)))
-        else:
+        theirs = shared.outputs[number]
+        if mine.value.width:
+            apart = t.or_(t.xor(mine.value, theirs.value), theirs.undefined)
             goal = t.bor(goal, t.nonzero(t.and_(apart, t.not_(mine.undefined))))
+        else:
+            one = t.bor(t.bnot(t.eq(mine.value, theirs.value)), theirs.undefined)
+            goal = t.bor(goal, t.band(one, t.bnot(mine.undefined)))
+    goal = t.bor(goal, t.band(shared.undefined, t.bnot(own.undefined)))
     models: list[Mapping[str, int]] = []
 
     def kept(model: Mapping[str, int], exact: bool) -> Verdict | None:

@@ -61,8 +61,8 @@ def main() -> None:
     most = math.ceil(asked["seconds"])
     resource.setrlimit(resource.RLIMIT_CPU, (most, most))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    solve = {"bitwuzla": by_bitwuzla, "z3": by_z3, "z3-integers": partial(by_z3, integers=True)}[asked["solver"]]
-    answer, model = solve(asked["text"], asked["variables"])
+    solvers: dict[str, Any] = {"bitwuzla": by_bitwuzla, "z3": by_z3, "z3-integers": partial(by_z3, integers=True)}
+    answer, model = solvers[asked["solver"]](asked["text"], asked["variables"])
     json.dump({"answer": answer, "model": model, "seconds": time.process_time()}, sys.stdout)
 
 

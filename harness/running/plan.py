@@ -355,17 +355,13 @@ def _setup(values: dict[str, Any]) -> Setup:
     return Setup(**{**values, "shape": _SHAPES[values["shape"]](block)}, block=block, steps=steps)
 
 
-def _fusions(variant: Variant) -> tuple[bool, ...]:
-    return (False, True) if variant.fusion is None else (variant.fusion,)
-
-
 def _axes(case: Case, variant: Variant, packs: Sequence[int], backend: str) -> dict[str, Sequence[object]]:
     """The values of each axis, the plain one first. Padding can be chosen only if the asm is emulated alone."""
     return {
         "pack": packs,
         "shape": _shapes(variant),
         "context": _contexts(case, variant),
-        "fusion": _fusions(variant),
+        "fusion": variant.fusions,
         "alignment": _alignments(case, variant),
         "num_warps": _num_warps(variant),
         "shuffled": (None, _SHUFFLE_SEED),
@@ -431,11 +427,11 @@ def _placed(case: Case, variant: Variant, packs: Sequence[int], target: str) -> 
     """
     alone = isinstance(variant, AsmVariant)
     plain: dict[str, Any] = {"fusion": bool(variant.fusion), "num_warps": _num_warps(variant)[0], "context": "straight"}
-    otherwise = {} if alone else {"fusion": _fusions(variant)[-1], "num_warps": min(_num_warps(variant))}
+    otherwise = {} if alone else {"fusion": variant.fusions[-1], "num_warps": min(_num_warps(variant))}
     for pack in packs:
         values = {**plain, "pack": pack}
         yield Setup(**{**values, **otherwise}, block=block_of(pack), alone=alone), _SHUFFLE_SEED
-        if alone and len(_fusions(variant)) > 1 and _contraction_open(case, variant, pack, target):
+        if alone and len(variant.fusions) > 1 and _contraction_open(case, variant, pack, target):
             yield Setup(**{**values, "fusion": True}, block=block_of(pack), alone=True), None
         if alone:
             yield replace(_setup({**values, "shape": "prime", "padding": _PADDING_SEED}), alone=True), _SHUFFLE_SEED
@@ -497,7 +493,7 @@ def _assembly_items(
     axes: dict[str, Sequence[object]] = {
         "pack": packs,
         "context": _contexts(case, variant),
-        "fusion": _fusions(variant),
+        "fusion": variant.fusions,
         "num_warps": _num_warps(variant)[:1],
     }
     if effort == "quick":
@@ -519,7 +515,7 @@ def _assembly_items(
 def _kernel_items(case: Case, variant: LaunchedVariant, backend: str, effort: str) -> Iterator[WorkItem]:
     alignments = (16,) if effort == "quick" else _alignments(case, variant)
     made = ("generated/1",) * (case.generate is not None)
-    for size, fusion in itertools.product(case.sizes, _fusions(variant)):
+    for size, fusion in itertools.product(case.sizes, variant.fusions):
         plain = Setup(sizes=dict(size), num_warps=variant.num_warps, fusion=fusion)
         setups = [replace(plain, alignment=a) for a in alignments]
         setups += () if effort == "quick" else _misaligned(case, variant, plain)

@@ -50,10 +50,19 @@ def square(a):
 
 
 @triton.jit
+def unfused(a):
+    return a * a + a
+
+
+@triton.jit
 def guessed(a):
     return tl.exp2(a)
 
 
+fusions = Case(
+    inputs={"a": F32}, outputs={"y": F32}, reference=lambda a: arithmetic.add(arithmetic.mul(a, a), a),
+    variants={"both": plain(unfused), "apart": plain(unfused, fusion=False)},
+)
 bytes_and_words = Case(
     inputs={"a": U8, "b": U32}, outputs={"y": U32}, reference=lambda a, b: (a + (b << 3)) & 0xFFFFFFFF,
     variants={"right": plain(widened), "rare": plain(rarely_wrong)},
@@ -113,3 +122,10 @@ def test_approximate_instructions_are_never_proved_nor_accused(more: dict[str, P
     found = more["floats::guessed"]
     assert found.verdict == "not settled"
     assert found.words.startswith("approximate: ")
+
+
+def test_every_setting_of_fusion_is_proved(tmp_path: Path) -> None:
+    """A run tries both; with Triton's default the sum is fused, and so is another one."""
+    found = verdicts(tmp_path, "fusions")
+    assert found["fusions::both"].verdict == "counterexample"
+    assert found["fusions::apart"].verdict == "proved"

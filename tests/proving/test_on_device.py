@@ -65,7 +65,8 @@ def test_a_device_that_agrees_confirms_it(loaded: LoadedCase) -> None:
     found = proof_of(loaded, "rare", "sm_90a", device=device)
     assert found.verdict == "counterexample"
     assert found.words.endswith("; a GPU gives a wrong result too")
-    (job,) = device.jobs
+    assert [job.setup.fusion for job in device.jobs] == [False, True]
+    job, _ = device.jobs
     assert [hex(v) for v in job.inputs["a"].tolist()] == ["0x9e3779f9"] == [*found.inputs["a"]]
 
 
@@ -86,7 +87,7 @@ def test_two_variants_run_on_the_device(answer: Callable[[Job], Outcome], verdic
     device = StandIn(answer)
     found = proof_of(loaded, "xor", "sm_90a", against="rare", device=device)
     assert found.verdict == verdict
-    assert [job.variant_name for job in device.jobs] == ["xor", "rare"]
+    assert [job.variant_name for job in device.jobs] == ["xor", "rare"] * 2
 
 
 def test_a_proof_needs_no_device_and_another_target_has_none(loaded: LoadedCase) -> None:

@@ -48,13 +48,16 @@ def early_clobber_proof(block: LintedBlock) -> Iterator[Found]:
         if hazard.tied >= 0:
             continue
         pair = hazard.output, hazard.input
+        names = block.spelled(hazard.output), block.spelled(hazard.input)
         try:
             given = changed_by_sharing(block.text, block.constraints, target, pair, block.constants, SECONDS)
         except (NotModelled, PtxError, SolverFault):
-            continue
+            given = None
         words = _ran(block, pair, given) if isinstance(given, dict) else ""
+        if given is not False and not words:
+            message = f"{names[0]} and {names[1]} in one register were tried on some values, and nothing is proved"
+            yield Found(block.place(hazard.write), message, severity="note")
         if words:
-            names = block.spelled(hazard.output), block.spelled(hazard.input)
             message = f"with {names[0]} and {names[1]} in one register, {words}"
             instead = f"make the constraint of {names[0]} '=&{block.parsed[hazard.output].letter}'"
             yield Found(block.place(hazard.write), message, instead)
