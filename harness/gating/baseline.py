@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -129,6 +130,17 @@ def _lines(run: Run, results: list[Result], timings: list[Timing | InRegisters])
     return lines(records, Seal(chained=False))
 
 
+def refuse_strangers(path: Path, names: Iterable[str]) -> None:
+    """Raise BaselineError if a file holds what belongs into a file of another name: of two results of a key, the gate
+    would compare with either.
+
+    names: what the file holds, before `file_name`.
+    """
+    for name in sorted(names):
+        if (right := file_name(name)) != path.stem:
+            raise BaselineError(f"{path}: results of {name} belong into {right}.jsonl; remove them from this file")
+
+
 _REPAIR = "restore the file from git, or make the whole baseline again with --accept --replace"
 
 
@@ -148,6 +160,7 @@ def load(folder: Path) -> RunRecords:
             raise BaselineError(f"{e}; {_REPAIR}") from e
         if part.end is None:  # other lines may be lost, too, and the gate would not notice missing results
             raise BaselineError(f"{path}: the end is missing; {_REPAIR}")
+        refuse_strangers(path, {record.key.case for record in (*part.results, *part.timings, *part.in_registers)})
         if found is None or part.run.started > found.run.started:
             kept = found or RunRecords(part.run)
             found = replace(

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from ptxdiff.gating.assemblers import HELD, known
-from ptxdiff.gating.baseline import BaselineError, file_name
+from ptxdiff.gating.baseline import BaselineError, file_name, refuse_strangers
 from ptxdiff.gating.decision import ACCEPTED, RUN, Objection
 from ptxdiff.gating.evidence import weakest
 from ptxdiff.gating.gate import WHOLE_ITEM, Decision, Policy, gate
@@ -296,6 +296,7 @@ def load(folder: Path) -> RunRecords:
     found: RunRecords | None = None
     for path in sorted(folder.glob("*.jsonl")):
         head, results = _read(path)
+        refuse_strangers(path, {r.key.case.partition(".")[0] for r in results})
         if found is None:
             found = RunRecords(head, path=folder)
         elif head.effort != found.run.effort:

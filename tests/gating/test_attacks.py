@@ -309,6 +309,18 @@ def test_an_edited_baseline_of_digests_is_refused_or_remarked_on(base, folders, 
         assert decision.code == CORRECTNESS
 
 
+@pytest.mark.parametrize("form", ["full", "digests"])
+@pytest.mark.parametrize("name", ["aa", "zz"], ids=["read first", "read last"])
+def test_a_second_file_of_a_case_is_refused(base, tmp_path, form, name):
+    """Beside the file of its name: the gate compared with the one that was read last, whichever was accepted."""
+    write, load = (baseline.write, baseline.load) if form == "full" else (digests.write, digests.load)
+    path, *_ = write(base if form == "full" else digests.condensed(base), tmp_path)
+    load(tmp_path)
+    (tmp_path / f"{name}.jsonl").write_bytes(path.read_bytes())
+    with pytest.raises(BaselineError, match=rf"{name}\.jsonl: results of .* belong into {path.name}"):
+        load(tmp_path)
+
+
 def test_the_committed_baseline_is_read_and_says_what_it_lacks():
     """It has the older form until somebody accepts the catalogue again."""
     folder = Path(__file__).parents[2] / "baseline"

@@ -55,6 +55,9 @@ def opens_a_database():
     sqlite3.connect(HERE / "first.db").close()
     sqlite3.connect(f"file:{HERE}/second.db?mode=ro", uri=True).close()
 
+def reads_by_the_c_library(name):
+    import ctypes
+    return getattr(ctypes.CDLL(None), name)
 def starts_a_process():
     return subprocess.run(["true"])
 """
@@ -181,6 +184,14 @@ def test_a_process_that_is_started_is_unknown(user):
     module, opened, _ = user
     module.starts_a_process()
     assert opened()[1] == ("it starts a process",)
+
+
+@pytest.mark.parametrize(("name", "unknown"), [("open", ("it calls C's open",)), ("strlen", ())])
+def test_a_reader_of_the_c_library_is_unknown(user, name, unknown):
+    """`ctypes.CDLL(None).open(...)` is no event of the audit hook; that `open` is looked up is one."""
+    module, opened, _ = user
+    module.reads_by_the_c_library(name)
+    assert opened()[1] == unknown
 
 
 def test_another_file_has_its_own_openings(user, tmp_path):

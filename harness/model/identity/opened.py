@@ -296,6 +296,20 @@ def _outside(event: str, arguments: tuple[Any, ...]) -> None:
         _effect(sources, f"it {_OUTSIDE[event]}")
 
 
+_NAMES_IN_C = """
+open open64 openat fopen fopen64 freopen mmap popen system getenv secure_getenv stat stat64 lstat fstat access opendir
+readlink time clock_gettime gettimeofday
+"""
+_C_READS = frozenset(_NAMES_IN_C.split())
+"""Functions of C's library whose results no digest covers: called by ctypes, they are no event."""
+
+
+def _symbol(event: str, arguments: tuple[Any, ...]) -> None:
+    """A function that the user's code looks up by ctypes, not an installed package that it calls."""
+    if arguments[1] in _C_READS and (sources := _users_sources()) and _opens_itself():
+        _effect(sources, f"it calls C's {arguments[1]}")
+
+
 _OUTSIDE = {
     "subprocess.Popen": "starts a process",
     "os.system": "starts a process",
@@ -320,6 +334,7 @@ _EVENTS: dict[str, Callable[[str, tuple[Any, ...]], None]] = {
     "os.listdir": _folder,
     "os.scandir": _folder,
     "ctypes.dlopen": _library,
+    "ctypes.dlsym": _symbol,
     "sqlite3.connect": _library,
     _ASKED_EVENT: _asked,
     "import": _library,
