@@ -12,11 +12,16 @@ import functools
 import hashlib
 import json
 import math
+import multiprocessing
+import os
 import re
 import sys
+import threading
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
@@ -43,6 +48,7 @@ from ptxdiff.records import (
 from ptxdiff.records.compare import distance
 from ptxdiff.records.compressed import lines_of
 from ptxdiff.records.rules import Contents
+from ptxdiff.reports.forked import MOST
 from ptxdiff.reports.model import RANK, STATES, STRENGTH, Item, State, state_of, target_order, worst_state
 from ptxdiff.reports.packing import Keeper
 from ptxdiff.reports.verdict import commit_in, environment_rows, overall_word, revision_in
@@ -728,8 +734,21 @@ def folder(path: Path, kept: Keeper | None = None) -> Iterator[RunRecords | Nigh
     if not heads:
         raise RecordError(f"{path}: no records (*{PLAIN} or *{COMPRESSED}) in this folder")
     *earlier, (_, newest) = sorted(heads)
-    for _, file in earlier:
-        yield _night_in(file, kept)
+    nights = [_Stored(file, kept) for _, file in earlier]
+    # Here, not in the generator: its caller may start threads, for a progress bar, and then no process may be forked.
+    pool = _begun([n for n in nights if n.facts is None])
+    return _read(nights, newest, pool)
+
+
+def _read(
+    nights: Sequence[_Stored], newest: Path, pool: ProcessPoolExecutor | None
+) -> Iterator[RunRecords | NightFacts]:
+    try:
+        for night in nights:
+            yield night.read()
+    finally:
+        if pool is not None:
+            pool.shutdown(cancel_futures=True)
     yield read(newest)
 
 
@@ -739,28 +758,69 @@ _KEY = tuple(f.name for f in dataclasses.fields(Key))
 _key_values = attrgetter(*_KEY)
 
 
-def _night_in(file: Path, kept: Keeper | None) -> NightFacts:
-    """The facts of the run in a file: those of an earlier report on the same bytes, else read from it."""
-    if kept is None:
-        return night_facts(read(file, texts=False))
-    with file.open("rb") as opened:
-        digest = hashlib.file_digest(opened, "sha256").digest()
+FORKED_FROM = 1 << 20
+"""The bytes of files from which on it pays to read them in several processes."""
 
-    def made() -> NightFacts:
-        facts = night_facts(read(file, texts=False))
-        kept.put(_packed(_bits_to_json(facts.load())), b"bits", _code(), digest)
-        kept.put(_packed(_facts_to_json(facts)), b"night", _code(), digest)
-        return facts
 
-    def load() -> Mapping[Item, Sequence[BitsOf]]:
-        stored = kept.get(b"bits", _code(), digest)
-        return made().load() if stored is None else _bits_from_json(_unpacked(stored))
+class _Stored:
+    """The facts of the run in one file: those of an earlier report on the same bytes, else read from it.
 
-    loaded = functools.cache(load)
-    stored = kept.get(b"night", _code(), digest)
-    if stored is None:
-        return replace(made(), load=loaded)
-    return _facts_from_json(_unpacked(stored), loaded)
+    facts, bits: packed; None until they are known. coming: both, from the process that reads the file.
+    """
+
+    def __init__(self, file: Path, kept: Keeper | None) -> None:
+        self.file = file
+        self.coming: Future[tuple[bytes, bytes]] | None = None
+        self._kept, self._digest = kept, b""
+        self.facts: bytes | None = None
+        self.bits: bytes | None = None
+        if kept is not None:
+            with file.open("rb") as opened:
+                self._digest = hashlib.file_digest(opened, "sha256").digest()
+            self.facts = kept.get(b"night", _code(), self._digest)
+
+    def read(self) -> NightFacts:
+        """The facts. Raises RecordError."""
+        if self.facts is None:
+            self._make()
+        return _facts_from_json(_unpacked(self.facts or b""), functools.cache(self._load))
+
+    def _make(self) -> None:
+        try:
+            self.facts, self.bits = _made(self.file) if self.coming is None else self.coming.result()
+        except BrokenProcessPool:  # a process was ended, for example because memory is short
+            self.facts, self.bits = _made(self.file)
+        if self._kept is not None:
+            self._kept.put(self.bits, b"bits", _code(), self._digest)
+            self._kept.put(self.facts, b"night", _code(), self._digest)
+
+    def _load(self) -> Mapping[Item, Sequence[BitsOf]]:
+        if self.bits is None and self._kept is not None:
+            self.bits = self._kept.get(b"bits", _code(), self._digest)
+        if self.bits is None:
+            self._make()
+        return _bits_from_json(_unpacked(self.bits or b""))
+
+
+def _made(file: Path) -> tuple[bytes, bytes]:
+    """The facts and the bits of the run in a file, packed."""
+    facts = night_facts(read(file, texts=False))
+    return _packed(_facts_to_json(facts)), _packed(_bits_to_json(facts.load()))
+
+
+def _begun(nights: Sequence[_Stored]) -> ProcessPoolExecutor | None:
+    """Processes that read these files; None if this process reads them, one by one.
+
+    They are forks, as for the pieces of a page (`ptxdiff.reports.forked`): a script that writes a report needs no guard
+    around its main part. A process with threads is not forked.
+    """
+    count = min(MOST, len(os.sched_getaffinity(0)), len(nights))
+    if count < 2 or threading.active_count() > 1 or sum(n.file.stat().st_size for n in nights) < FORKED_FROM:
+        return None
+    pool = ProcessPoolExecutor(count, multiprocessing.get_context("fork"))
+    for night in nights:
+        night.coming = pool.submit(_made, night.file)
+    return pool
 
 
 def _packed(value: Any) -> bytes:

@@ -1,10 +1,12 @@
 """The history of changes: it has the planted ones with their nights, and no others."""
 
 import dataclasses
+import os
 
 import pytest
 
 from ptxdiff.records import RecordError, Writer
+from ptxdiff.reports import history as history_module
 from ptxdiff.reports.history import folder, history
 from tests.support.reports import synthetic
 
@@ -209,6 +211,64 @@ def test_an_edited_run_of_a_history_is_refused_although_its_facts_are_kept(base,
     path.write_bytes(path.read_bytes().replace(b'"verdict":"pass"', b'"verdict":"fail"', 1))
     with pytest.raises(RecordError, match="the checksum is wrong"):
         history(folder(tmp_path, kept))
+
+
+@pytest.fixture
+def forked(monkeypatch):
+    """Small files too are read in other processes; returns the files that were."""
+    files = []
+    begun = history_module._begun
+
+    def noted(nights):
+        pool = begun(nights)
+        files.extend(n.file.name for n in nights if n.coming is not None)
+        return pool
+
+    monkeypatch.setattr(history_module, "FORKED_FROM", 0)
+    monkeypatch.setattr(history_module, "_begun", noted)
+    monkeypatch.setattr(history_module.threading, "active_count", lambda: 1)
+    monkeypatch.setattr(history_module.os, "sched_getaffinity", lambda pid: {0, 1})
+    return files
+
+
+def test_a_history_read_in_other_processes_is_the_same(base, tmp_path, forked):
+    planted = list(synthetic.nights(base, 6))
+    for n, night in enumerate(planted):
+        stored(night, tmp_path / f"{n}.jsonl.zst", shared=True)
+    kept = Kept()
+    expected, _ = history(planted)
+    for store in (None, kept, kept):
+        found, _ = history(folder(tmp_path, store))
+        assert (found.changes, found.since, found.series) == (expected.changes, expected.since, expected.series)
+    assert forked == [f"{n}.jsonl.zst" for n in range(5)] * 2  # the third time, all facts are kept
+
+
+def test_an_edited_run_is_refused_in_another_process_too(base, tmp_path, forked):
+    for n, night in enumerate(synthetic.nights(base, 4, planted={})):
+        stored(night, tmp_path / f"{n}.jsonl")
+    path = tmp_path / "1.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'"verdict":"pass"', b'"verdict":"fail"', 1))
+    with pytest.raises(RecordError, match=r"1\.jsonl:\d+: the checksum is wrong"):
+        history(folder(tmp_path))
+    assert "1.jsonl" in forked
+
+
+HERE, MADE = os.getpid(), history_module._made
+
+
+def ended_elsewhere(file):
+    if os.getpid() != HERE:
+        os._exit(1)
+    return MADE(file)
+
+
+def test_a_run_whose_process_was_ended_is_read_here(base, tmp_path, forked, monkeypatch):
+    planted = list(synthetic.nights(base, 4))
+    for n, night in enumerate(planted):
+        stored(night, tmp_path / f"{n}.jsonl")
+    monkeypatch.setattr(history_module, "_made", ended_elsewhere)
+    assert history(folder(tmp_path))[0].changes == history(planted)[0].changes
+    assert forked
 
 
 def test_no_run_at_all_is_refused(tmp_path):
