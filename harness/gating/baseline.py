@@ -160,7 +160,8 @@ def load(folder: Path) -> RunRecords:
             raise BaselineError(f"{e}; {_REPAIR}") from e
         if part.end is None:  # other lines may be lost, too, and the gate would not notice missing results
             raise BaselineError(f"{path}: the end is missing; {_REPAIR}")
-        refuse_strangers(path, {record.key.case for record in (*part.results, *part.timings, *part.in_registers)})
+        cases = {r.key.case for r in part.results} | {t.key.case for t in part.timings}
+        refuse_strangers(path, cases | {t.key.case for t in part.in_registers})
         if found is None or part.run.started > found.run.started:
             kept = found or RunRecords(part.run)
             found = replace(
