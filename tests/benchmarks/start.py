@@ -1,8 +1,8 @@
 """Measure what one waits for before anything runs: `python -m tests.benchmarks.start [--files 1000] [--times 3]`.
 
 Starts processes that import ptxdiff, print `--help`, list the catalogue, and collect the items of copies of one case
-file. Prints seconds on the clock and of the processor, the least of several times. Quote processor seconds if other work
-shares the machine. The collection runs once: it takes long enough.
+file. Prints seconds on the clock and of the processor, the least of several times. Quote processor seconds if other
+work shares the machine. The collection runs once: it takes long enough.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ptxdiff.locations import ROOT
 
-CASE = ROOT / "cases" / "copysign.py"  # uses torch, and nothing beside it
+CASE = ROOT / "cases" / "copysign.py"  # imports nothing of the files beside it
 
 
 def cost(command: list[str], folder: Path) -> tuple[float, float]:
