@@ -804,8 +804,9 @@ class _Stored:
 
 def _made(file: Path) -> tuple[bytes, bytes]:
     """The facts and the bits of the run in a file, packed."""
-    facts = night_facts(read(file, texts=False))
-    return _packed(_facts_to_json(facts)), _packed(_bits_to_json(facts.load()))
+    with collector_paused():  # another process knows nothing of its caller's pause
+        facts = night_facts(read(file, texts=False))
+        return _packed(_facts_to_json(facts)), _packed(_bits_to_json(facts.load()))
 
 
 def _begun(nights: Sequence[_Stored]) -> ProcessPoolExecutor | None:
