@@ -52,8 +52,8 @@ def of_block(
 def changed_by_sharing(
     text: str, constraints: str, target: str, pair: tuple[int, int], constants: Constants, seconds: float
 ) -> dict[int, int] | bool | None:
-    """False if an output in the register of an input changes no defined bit and undefines none, for all inputs; inputs by operand number
-    for which a solver says that it does, to be run before they are believed; None if that is open.
+    """False if an output in the register of an input changes no defined bit and undefines none, for all inputs; inputs
+    by operand number for which a solver says that it does, to be run before they are believed; None if that is open.
 
     pair: the output and the input. Raises NotModelled, PtxError.
     """
