@@ -97,7 +97,8 @@ def _after(
     reads, writes = accesses(instruction)
     for number, kind, register, setter in left:
         # One unit keeps the order of its instructions, and that of memory reads their operands in order.
-        ordered = at[setter].opcode == instruction.opcode and control.write == number
+        same = at[setter].opcode == instruction.opcode
+        ordered = same and (control.write == number or instruction.opcode in _OF_SHARED)
         ordered |= kind == "operand" and all(o.startswith(_OF_MEMORY) for o in (at[setter].opcode, instruction.opcode))
         if (register in writes and not ordered) or (kind == "result" and register in reads):
             key = setter, instruction.address, register

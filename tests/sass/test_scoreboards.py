@@ -113,6 +113,11 @@ LOAD = ("LDG.E R2, desc[UR4][R6.64]", 0, 1, 0)
         ([LOAD, ("MOV R6, R9", 7, 7, 1)], []),  # whose result is there has read its operands
         ([LOAD, ("LDG.E R3, desc[UR4][R8.64]", 1, 7, 0), ("MOV R6, R9", 7, 7, 1)], []),
         ([LOAD, ("LDG.E R3, desc[UR4][R8.64]", 2, 7, 0), ("MOV R6, R9", 7, 7, 4)], ["operand"]),  # of another load
+        (
+            [("LDS R4, [R13]", 2, 7, 0), ("@!P0 LDS R4, [R13+0x4]", 1, 7, 0)],
+            [],
+        ),  # in order
+        ([LOAD, ("LDG.E R2, desc[UR4][R8.64]", 1, 7, 0)], ["result"]),  # others do not
         ([LOAD, ("UMOV UR4, UR8", 7, 7, 0)], []),  # uniform registers are read at once
     ],
 )
