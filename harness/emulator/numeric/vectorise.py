@@ -19,7 +19,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +48,8 @@ _BLOCK = 1 << 14
 
 # Helpers are inlined into their callers; entry points for Python and C would take most of the compilation.
 _INLINED: Any = {"forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+_F = TypeVar("_F", bound=Callable[..., object])
+_IN_PLACE: list[Callable[..., Any]] = []
 
 _lock = threading.RLock()
 _registered: set[Callable[..., object]] = set()
@@ -184,6 +186,13 @@ def read(pattern: int, width: int, signed: bool) -> int:
     return pattern
 
 
+def in_place(function: _F) -> _F:
+    """Mark a helper of `on_arrays` that makes no arrays: numba then counts no references to those it is given, which
+    takes longer than what the helper does."""
+    _IN_PLACE.append(function)
+    return function
+
+
 def register_helpers() -> Any:
     """Register every function of `bits` with numba; returns the numba module.
 
@@ -252,11 +261,17 @@ def count_without_compiler(lanes: int) -> None:
 def on_arrays(function: Callable[..., Any], kinds: tuple[Any, ...]) -> Any:
     """numba's machine code of a function over whole arrays, for arguments of these types, loaded from the cache.
 
-    For functions that loop over arrays themselves; what they call is marked `bits.scalar`.
+    For functions that loop over arrays themselves and make none; what they call is marked `in_place`.
     """
     numba = register_helpers()
+    from numba.core.extending import register_jitable
+
+    for helper in _IN_PLACE:
+        if helper not in _registered:
+            _registered.add(helper)
+            register_jitable(**_INLINED, error_model="numpy", _nrt=False)(helper)
     started = time.monotonic()
-    dispatcher = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True)(function)
+    dispatcher = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, _nrt=False)(function)
     key = f"{function.__module__}.{function.__qualname__}"
     compilecache.attach(dispatcher, key, function.__module__)
     with compilecache.compiling(key), wrapping(), _undisturbed():

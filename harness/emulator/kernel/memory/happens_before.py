@@ -208,6 +208,33 @@ class HappensBefore:
             some = lanes if alike else lanes[blocks == block]
             self.block_time[some] = np.maximum(self.block_time[some], whole)
 
+    def finished(self, firsts: Array, agents: Array, count: int) -> None:
+        """Order `count` lanes from each of `firsts` on after all that an agent, one for each, has done until now.
+
+        As `acquire` of a time for the agent alone. Lanes that knew the same share a row again, also those of other
+        teams, as a row has no more than times by member.
+        """
+        now = self.tick()
+        lanes = firsts[:, None] + np.arange(count)
+        different, number = self._row_and_agent(lanes, agents)
+        if self.used + len(different) > len(self.rows):
+            self._compact(len(different))
+            different, number = self._row_and_agent(lanes, agents)
+        rows, of = np.divmod(different, self.rows.shape[1])
+        new = self.used + np.arange(len(rows))
+        self.rows[new] = self.rows[rows]
+        self.rows[new, of] = now
+        self.row[lanes] = new[number]
+        self.used += len(rows)
+
+    def _row_and_agent(self, lanes: Array, agents: Array) -> tuple[Array, Array]:
+        """The different pairs of a lane's row and its agent, each as one number, and which of them each lane has."""
+        pairs = self.row[lanes] * self.rows.shape[1] + agents[:, None]
+        if (pairs == pairs[0, 0]).all():
+            return pairs[0, :1], np.zeros(lanes.shape, np.int64)
+        different, number = np.unique(pairs, return_inverse=True)
+        return different, number.reshape(lanes.shape)
+
     def _wide(self, times: Array) -> Array:
         """Times with a column for each agent that has been made since."""
         lacking = self.rows.shape[1] - len(times)

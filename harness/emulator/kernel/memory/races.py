@@ -262,6 +262,9 @@ def _judge(
     table = frame.tables.get(id(buffer))
     if table is None:
         table = frame.tables[id(buffer)] = AccessTable(len(buffer.bytes), frame.grid.unit("global"), frame.order, True)
+    if not table.written and kind in (shared_access.PLAIN_READ, shared_access.STRONG_READ):
+        table.note(kind, place.offsets, access.size, lanes)  # no read races with reads
+        return
     units = table.units(place.offsets, access.size)
     before = table.rows_of(units)
     bad = table.note(kind, place.offsets, access.size, lanes)

@@ -18,8 +18,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from ptxdiff.emulator.numeric.bits import scalar
-from ptxdiff.emulator.numeric.vectorise import Array, count_without_compiler, on_arrays, register_helpers
+from ptxdiff.emulator.numeric.vectorise import Array, count_without_compiler, in_place, on_arrays, register_helpers
 from ptxdiff.extras import installed
 
 WRITER, WRITTEN, READ, UPDATED, READ_STRONGLY, TEAM, FIELDS = 0, 1, 2, 5, 8, 11, 12
@@ -39,7 +38,7 @@ CHUNK = 16
 """Bytes."""
 
 
-@scalar
+@in_place
 def _later(
     members: Any, mask: int, time: int, who: int, own: int, since: int, warp_since: int, row: int, rows: Any,
     threads: int,
@@ -58,7 +57,7 @@ def _later(
     return False
 
 
-@scalar
+@in_place
 def _clash(
     warp: int, mask: int, time: int, who: int, own: int, since: int, warp_since: int, row: int, rows: Any,
     threads: int, sets: Any,
@@ -77,7 +76,7 @@ def _clash(
     return False
 
 
-@scalar
+@in_place
 def _slot(free: Any) -> int:
     """Take a free slot."""
     if free[0] > 0:
@@ -89,7 +88,7 @@ def _slot(free: Any) -> int:
     return unused
 
 
-@scalar
+@in_place
 def _record(
     column: int, at: int, member: int, own: int, since: int, warp_since: int, row: int, rows: Any, threads: int,
     exact: int, now: int, units: Any, sets: Any, free: Any,
@@ -122,7 +121,7 @@ def _record(
         units[at, column], units[at, column + 1] = -1, slot
 
 
-@scalar
+@in_place
 def _split(chunk: int, first: int, per: int, units: Any, sets: Any, free: Any) -> None:
     """Give each unit of a chunk its own row."""
     for number in range(per):
@@ -138,7 +137,7 @@ def _split(chunk: int, first: int, per: int, units: Any, sets: Any, free: Any) -
                 units[at, column + 1] = slot
 
 
-@scalar
+@in_place
 def _empty(at: int, units: Any, sets: Any, free: Any) -> None:
     """Forget the reads and strong writes of a unit."""
     for column in (2, 5, 8):
@@ -151,93 +150,171 @@ def _empty(at: int, units: Any, sets: Any, free: Any) -> None:
         units[at, column] = 0
 
 
+@in_place
+def _visit(
+    kind: int, at: int, team: int, member: int, own: int, block: int, since: int, warp_since: int, row: int, rows: Any,
+    threads: int, exact: int, now: int, units: Any, sets: Any, free: Any,
+) -> bool:  # fmt: skip
+    """Check one access to a row of `units` and record it, except a plain write; returns whether it races."""
+    if units[at, 11] != team:
+        if units[at, 11] != 0:
+            _empty(at, units, sets, free)
+            units[at, 0] = 0
+        units[at, 11] = team
+    if kind == 5:
+        units[at, 0], units[at, 1] = member + 1, now
+        return False
+    bad = False
+    if kind != 4:
+        writer, when = units[at, 0] - 1, units[at, 1]
+        alone = kind != 7 and (writer == member or writer == own or (kind == 6 and writer >> 5 == own >> 5))  # noqa: SIM109
+        if writer >= 0 and not alone:  # noqa: SIM102 (numba compiles it as it is)
+            if not (
+                block <= writer < block + threads
+                and (when < since or (kind != 7 and writer >> 5 == own >> 5 and when < warp_since))
+            ):
+                bad |= when >= rows[row, writer]
+    if (kind == 0 or kind == 2) and units[at, 5] != 0:  # a strong access does not race with a strong write
+        bad |= _clash(
+            units[at, 5], units[at, 6], units[at, 7], member, own, since, warp_since, row, rows, threads, sets
+        )
+    if kind == 2 and units[at, 8] != 0:
+        bad |= _clash(
+            units[at, 8], units[at, 9], units[at, 10], member, own, since, warp_since, row, rows, threads, sets
+        )
+    if (kind == 2 or kind == 3) and units[at, 2] != 0:  # no read races with a read
+        bad |= _clash(
+            units[at, 2], units[at, 3], units[at, 4], member, own, since, warp_since, row, rows, threads, sets
+        )
+    if kind == 0 or kind == 4:
+        _record(2, at, member, own, since, warp_since, row, rows, threads, exact, now, units, sets, free)
+    elif kind == 1:
+        _record(8, at, member, own, since, warp_since, row, rows, threads, exact, now, units, sets, free)
+    elif kind == 3:
+        _record(5, at, member, own, since, warp_since, row, rows, threads, exact, now, units, sets, free)
+    return bad
+
+
+@in_place
+def _overwrite(at: int, member: int, now: int, bad: bool, units: Any, sets: Any, free: Any) -> None:
+    """Record a plain write."""
+    units[at, 0], units[at, 1] = member + 1, now
+    if not bad:  # else the bytes are those already there, so it is no race; what was before still counts
+        _empty(at, units, sets, free)
+
+
 def _note(
     kind: Any, offsets: Array, unit: Any, count: Any, agent: Any, lanes: Array, members: Array, block_times: Array,
     warp_times: Array, row_of: Array, rows: Array, threads: Any, size_of_team: Any, exact: Any, now: Any, units: Array,
     split: Array, parts: Array, sets: Array, free: Array, bad: Array,
 ) -> None:  # fmt: skip
-    """Record accesses of `count` units from byte offsets on.
+    """Record accesses of `count` units from byte offsets on, which are multiples of their size.
 
     agent: the member under whose number they are recorded (-1: each lane's own). lanes: whose knowledge counts; of all
     lanes their members, and that knowledge (see `HappensBefore`). exact: whether anything orders less than a whole
     block. free: how many slots of `sets` are free again, the first that was never used, and those free again. bad (all
     False before): which accesses race with one recorded before.
     """
-    per = 16 // unit
+    # Units and their chunks are powers of two, and neighbours share a block: divisions would take most of the time.
+    per, shift = 16 // unit, 0
+    while unit >> shift > 1:
+        shift += 1
+    chunks = count // per
+    last, team_end, block_end = -1, 0, 0
+    team, own, block, since, warp_since, row, member = 0, 0, 0, 0, 0, 0, 0
     for i in range(len(offsets)):
-        lane, first = lanes[i], offsets[i] // unit
-        own, since, warp_since, row = members[lane], block_times[lane], warp_times[lane], row_of[lane]
-        member = own if agent < 0 else agent
-        block = own - own % threads  # the first member of its block
-        if count < per and split[first // per] == 0:
-            split[first // per] = 1
-            _split(first // per, parts[first // per], per, units, sets, free)
-        for number in range(first, first + count):
-            at = parts[number // per] + number % per
-            if split[number // per] == 0:
-                if number % per != 0:
-                    continue
-                at = number // per
-            team = lane // size_of_team + 1
-            if units[at, 11] != team:
-                if units[at, 11] != 0:
-                    _empty(at, units, sets, free)
-                    units[at, 0] = 0
-                units[at, 11] = team
-            if kind == 5:
-                units[at, 0], units[at, 1] = member + 1, now
+        lane, chunk = lanes[i], offsets[i] >> 4
+        if lane != last:
+            last = lane
+            own, since, warp_since, row = members[lane], block_times[lane], warp_times[lane], row_of[lane]
+            member = own if agent < 0 else agent
+            if not team_end - size_of_team <= lane < team_end:
+                team = lane // size_of_team + 1
+                team_end = team * size_of_team
+            if not block_end - threads <= own < block_end:
+                block_end = own - own % threads + threads
+            block = block_end - threads
+        if chunks == 0:
+            if split[chunk] == 0:
+                split[chunk] = 1
+                _split(chunk, parts[chunk], per, units, sets, free)
+            first = parts[chunk] + ((offsets[i] & 15) >> shift)
+            for at in range(first, first + count):
+                bad[i] |= _visit(
+                    kind, at, team, member, own, block, since, warp_since, row, rows, threads, exact, now, units, sets,
+                    free,
+                )  # fmt: skip
+        for number in range(chunk, chunk + chunks):
+            if split[number] == 0:
+                bad[i] |= _visit(
+                    kind, number, team, member, own, block, since, warp_since, row, rows, threads, exact, now, units,
+                    sets, free,
+                )  # fmt: skip
                 continue
-            if kind != 4:
-                writer, when = units[at, 0] - 1, units[at, 1]
-                alone = kind != 7 and (writer == member or writer == own or (kind == 6 and writer >> 5 == own >> 5))  # noqa: SIM109
-                if writer >= 0 and not alone:  # noqa: SIM102 (numba compiles it as it is)
-                    if not (
-                        block <= writer < block + threads
-                        and (when < since or (kind != 7 and writer >> 5 == own >> 5 and when < warp_since))
-                    ):
-                        bad[i] |= when >= rows[row, writer]
-            if (kind == 0 or kind == 2) and units[at, 5] != 0:  # a strong access does not race with a strong write
-                bad[i] |= _clash(
-                    units[at, 5], units[at, 6], units[at, 7], member, own, since, warp_since, row, rows, threads, sets
-                )
-            if kind == 2 and units[at, 8] != 0:
-                bad[i] |= _clash(
-                    units[at, 8], units[at, 9], units[at, 10], member, own, since, warp_since, row, rows, threads, sets
-                )
-            if kind == 2 or kind == 3:  # no read races with a read
-                bad[i] |= _clash(
-                    units[at, 2], units[at, 3], units[at, 4], member, own, since, warp_since, row, rows, threads, sets
-                )
-            if kind == 0 or kind == 4:
-                _record(2, at, member, own, since, warp_since, row, rows, threads, exact, now, units, sets, free)
-            elif kind == 1:
-                _record(8, at, member, own, since, warp_since, row, rows, threads, exact, now, units, sets, free)
-            elif kind == 3:
-                _record(5, at, member, own, since, warp_since, row, rows, threads, exact, now, units, sets, free)
+            for at in range(parts[number], parts[number] + per):
+                bad[i] |= _visit(
+                    kind, at, team, member, own, block, since, warp_since, row, rows, threads, exact, now, units, sets,
+                    free,
+                )  # fmt: skip
     if kind != 2:
         return
     for i in range(len(offsets)):
-        member = members[lanes[i]] if agent < 0 else agent
-        first = offsets[i] // unit
-        for number in range(first, first + count):
-            at = parts[number // per] + number % per
-            if split[number // per] == 0:
-                if number % per != 0:
-                    continue
-                at = number // per
-            units[at, 0], units[at, 1] = member + 1, now
-            if not bad[i]:  # else the bytes are those already there, so it is no race; what was before still counts
-                _empty(at, units, sets, free)
-        if count >= per and not bad[i]:
-            for chunk in range(first // per, (first + count) // per):
-                if split[chunk] != 0:
-                    split[chunk] = 0
-                    units[chunk, 0], units[chunk, 1], units[chunk, 2], units[chunk, 5] = member + 1, now, 0, 0
-                    units[chunk, 8], units[chunk, 11] = 0, lanes[i] // size_of_team + 1
+        member, chunk = members[lanes[i]] if agent < 0 else agent, offsets[i] >> 4
+        if chunks == 0:
+            first = parts[chunk] + ((offsets[i] & 15) >> shift)
+            for at in range(first, first + count):
+                _overwrite(at, member, now, bad[i], units, sets, free)
+        for number in range(chunk, chunk + chunks):
+            if split[number] == 0:
+                _overwrite(number, member, now, bad[i], units, sets, free)
+                continue
+            for at in range(parts[number], parts[number] + per):
+                _overwrite(at, member, now, bad[i], units, sets, free)
+            if not bad[i]:
+                split[number] = 0
+                units[number, 0], units[number, 1], units[number, 2], units[number, 5] = member + 1, now, 0, 0
+                units[number, 8], units[number, 11] = 0, lanes[i] // size_of_team + 1
+
+
+@in_place
+def _all_before(warp: int, mask: int, time: int, times: Any, team: int, sets: Any) -> bool:
+    """Whether all accesses in a set of a unit happened before some times, one for each member."""
+    ordered = True
+    if warp == -2:  # only a barrier of the whole block orders these
+        for member in range(team):
+            ordered &= time < times[member]
+    elif warp > 0:
+        for bit in range(32):
+            ordered &= mask >> bit & 1 == 0 or time < times[warp * 32 - 32 + bit]
+    elif warp == -1:
+        for one in range(sets.shape[1]):
+            for bit in range(32):
+                ordered &= sets[mask, one, 0] >> bit & 1 == 0 or sets[mask, one, 1] < times[one * 32 + bit]
+    return ordered
+
+
+def _fence(
+    unfenced: Array, first: Any, last: Any, unit: Any, times: Array, team: Any, units: Array, split: Array,
+    parts: Array, sets: Array,
+) -> None:  # fmt: skip
+    """Clear `unfenced` of the units from `first` to before `last` whose last write, and whose strong writes since,
+    happened before some times."""
+    per = 16 // unit
+    for number in range(first, last):
+        if unfenced[number] == 0:
+            continue
+        at = number // per
+        if split[at] != 0:
+            at = parts[at] + number % per
+        writer = units[at, 0] - 1
+        if writer >= 0 and units[at, 1] >= times[writer]:
+            continue
+        if _all_before(units[at, 5], units[at, 6], units[at, 7], times, team, sets):
+            unfenced[number] = 0
 
 
 _lock = threading.Lock()
-_made: list[Any] = []
+_made: dict[str, Any] = {}
 
 
 class _Integers:
@@ -261,25 +338,45 @@ class _Integers:
 def interpreted(*arguments: Any) -> None:
     """`_note` in Python, a thousand times slower, where numba is not installed."""
     count_without_compiler(len(arguments[1]))
-    readable: list[Any] = [_Integers(a) if hasattr(a, "dtype") and a.shape else int(a) for a in arguments]
-    _note(*readable)
+    _note(*_readable(arguments))
+
+
+def _interpreted_fence(*arguments: Any) -> None:
+    """`_fence` in Python."""
+    _fence(*_readable(arguments))
+
+
+def _readable(arguments: tuple[Any, ...]) -> list[Any]:
+    return [_Integers(a) if hasattr(a, "dtype") and a.shape else int(a) for a in arguments]
 
 
 def compiled() -> Any:
     """`_note` as machine code, which is compiled once and cached on disk; without numba, in Python."""
-    if not installed("numba"):
-        return interpreted
+    return _machine_code("note") if installed("numba") else interpreted
+
+
+def compiled_fence() -> Any:
+    """`_fence`, as `compiled`."""
+    return _machine_code("fence") if installed("numba") else _interpreted_fence
+
+
+def _machine_code(name: str) -> Any:
     with _lock:
-        if not _made:
+        if name not in _made:
             numba = register_helpers()
             wide = numba.types.Array(numba.int64, 1, "C", readonly=True)
             rows = numba.types.Array(numba.int32, 2, "C", readonly=True)
             units, sets = (numba.types.Array(numba.int32, n, "C") for n in (2, 3))
             parted, free, flags = (numba.types.Array(t, 1, "C") for t in (numba.uint8, numba.int64, numba.bool_))
             whole = numba.int64
-            known = (
-                whole, wide, whole, whole, whole, wide, wide, wide, wide, wide, rows, whole, whole, whole, whole, units,
-                parted, wide, sets, free, flags,
-            )  # fmt: skip
-            _made.append(on_arrays(_note, known))
-    return _made[0]
+            if name == "note":
+                known = (
+                    whole, wide, whole, whole, whole, wide, wide, wide, wide, wide, rows, whole, whole, whole, whole,
+                    units, parted, wide, sets, free, flags,
+                )  # fmt: skip
+                _made[name] = on_arrays(_note, known)
+            else:
+                times = numba.types.Array(numba.int32, 1, "C", readonly=True)
+                told = (parted, whole, whole, whole, times, whole, units, parted, wide, sets)
+                _made[name] = on_arrays(_fence, told)
+    return _made[name]

@@ -38,6 +38,7 @@ RANK_BITS = 24
 """The lowest bit of the block's rank in an address of a cluster's shared memory, as on Hopper."""
 
 
+_WRITING = (shared_access.PLAIN_WRITE, shared_access.STRONG_WRITE, shared_access.LANDING)
 _FIRST_SLOTS = 1 << 10
 """Of units that several warps accessed."""
 _TEXT_BYTES = 1 << 16
@@ -220,6 +221,8 @@ class AccessTable:
         self.unit = unit
         self.order = order
         self.exact = exact
+        self.written = False
+        """Whether any write is recorded."""
         # Rows of chunks, and then of the units of those that are or were split, each from its entry in `_parts` on.
         chunks = size // shared_access.CHUNK
         self.accesses = np.zeros((chunks, shared_access.FIELDS), np.int32)
@@ -240,6 +243,7 @@ class AccessTable:
         bad = np.zeros(len(offsets), np.bool_)
         if not len(offsets):
             return bad
+        self.written |= kind in _WRITING
         if count * self.unit < shared_access.CHUNK:
             self._make_parts(offsets // shared_access.CHUNK)
         if self.exact and kind not in (shared_access.FOREIGN, shared_access.ANYBODY):
@@ -405,30 +409,15 @@ class Shared(AccessTable):
         """Make visible to the async proxy what lanes wrote, and what happened before them."""
         if not self.unfenced.any():
             return
-        order = self.order
+        order, fence = self.order, shared_access.compiled_fence()
         each = order.team // order.threads * self.size // self.unit
-        units = np.flatnonzero(self.unfenced)
         teams = lanes // order.team
         for team in np.unique(teams).tolist():
-            some = units[units // each == team]
             mine = lanes[teams == team]
             times = order.times(mine)
             times[order.members(mine)] = ALWAYS
-            held = self.rows_of(some)
-            who = held[:, shared_access.WRITER] - 1
-            ordered = (who < 0) | (held[:, shared_access.WRITTEN] < times[who])
-            ordered &= self._sets_before(held, shared_access.UPDATED, times)
-            self.unfenced[some] &= ~ordered
-
-    def _sets_before(self, held: Array, column: int, times: Array) -> Array:
-        """Whether all accesses in a set of some rows happened before some times."""
-        ordered = held[:, column] == 0
-        for at in np.flatnonzero(~ordered).tolist():
-            if held[at, column] == -2:  # only a barrier of the whole block orders these
-                ordered[at] = held[at, column + 2] < times[: self.order.team].min()
-            else:
-                ordered[at] = all(when < times[member] for member, when in self.members_of(held[at], column))
-        return np.asarray(ordered)
+            held = (order.team, self.accesses, self._split, self._parts, self._sets)
+            fence(self.unfenced.view(np.uint8), team * each, (team + 1) * each, self.unit, times, *held)
 
 
 @dataclass(frozen=True, slots=True)

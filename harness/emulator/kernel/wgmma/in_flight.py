@@ -108,11 +108,13 @@ class Promises:
                 read.append(step.guard)
             moves = step.node.opcode == "mov"
             groups: Array = np.asarray(active.reshape(-1, 128).any(axis=1))
+            copied = False
             for slot in read:
                 for promise in self._of(slot, groups):
                     if not moves or slot in promise.inputs:
                         raise self._refusal(step, promise, slot, active, "reads")
                     promise.copies |= {w.slot for w in step.destinations if w.slot >= 0}
+                    copied = True
             for writer in step.destinations:
                 for promise in self._of(writer.slot, groups):
                     if writer.slot in promise.inputs and "sp" not in promise.step.node.modifiers:
@@ -120,7 +122,7 @@ class Promises:
                             promise.rename(writer.slot, active)
                     elif writer.slot not in promise.copies:
                         raise self._refusal(step, promise, writer.slot, active, "writes")
-            if moves:
+            if copied:
                 self._listed()
         for writer in step.destinations:
             if writer.slot in self.slots:
@@ -312,8 +314,4 @@ class Promises:
             for offsets in promise.offsets:
                 read = offsets[some]
                 shared.note_finished_read(read.reshape(-1), 16, np.repeat(first, read.shape[1]), agent)
-        now = order.tick()
-        for lane, agent in zip(lanes.tolist(), agents.tolist(), strict=True):
-            times = np.zeros(order.rows.shape[1], np.int32)
-            times[agent] = now
-            order.acquire(np.arange(lane, lane + 128), times)
+        order.finished(lanes, agents, 128)

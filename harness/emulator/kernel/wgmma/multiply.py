@@ -230,25 +230,29 @@ def _loaded(
 ) -> tuple[Array, Array | None]:
     """The matrix of a descriptor, warpgroups x rows x k, and which elements have undefined bits (None: none)."""
     shared = frame.shared
-    places = []
-    for group, code in zip(promise.groups.tolist(), codes.tolist(), strict=True):
+    different = list(dict.fromkeys(codes.tolist()))  # in most launches one, as all blocks lay out their memory alike
+    rows, which = [], np.zeros(len(codes), np.int64)
+    for number, code in enumerate(different):
+        which[codes == code] = number
+        lane = int(promise.groups[np.flatnonzero(which == number)[0]]) * 128
         found = descriptors.decoded(code)
-        lane = group * 128
         if isinstance(found, str):
             raise frame.fault(ExecutionError, step, f"the descriptor of {name} of {frame.who(lane)}: {found}")
         if not matrix.across and found.swizzle != 16 and matrix.depth > found.swizzle:
             text = f"the descriptor of {name} of {frame.who(lane)} states a swizzle of {found.swizzle} bytes, and "
             text += f"{matrix.depth} bytes lie along k: the ISA does not say where those beyond its rows are"
             raise frame.fault(ExecutionError, step, text)
-        offsets = descriptors.addresses(found, matrix.across, matrix.rows, matrix.depth) - SHARED_BASE
-        if int(offsets.min()) < 0 or int(offsets.max()) + 16 > shared.limit:
-            wrong = int(offsets.min()) if int(offsets.min()) < 0 else int(offsets.max())
+        within = descriptors.addresses(found, matrix.across, matrix.rows, matrix.depth) - SHARED_BASE
+        if int(within.min()) < 0 or int(within.max()) + 16 > shared.limit:
+            wrong = int(within.min()) if int(within.min()) < 0 else int(within.max())
             text = f"the descriptor of {name} reaches offset {wrong}, outside the {shared.limit} bytes of shared memory"
             shown = f"start {found.start - SHARED_BASE}, leading {found.leading}, stride {found.stride}"
             raise frame.fault(MemoryFault, step, f"{text} ({shown}), in {frame.who(lane)}")
-        frame.promises.note_layout(step, offsets, found.swizzle, lane, name)
-        places.append(offsets.reshape(-1) + int(frame.block[lane]) * shared.size)
-    offsets = np.stack(places)
+        if shared.swizzles is not None:
+            for group in promise.groups[which == number].tolist():
+                frame.promises.note_layout(step, within, found.swizzle, group * 128, name)
+        rows.append(within.reshape(-1))
+    offsets = np.stack(rows)[which] + (frame.block[promise.groups * 128] * shared.size)[:, None]
     frame.promises.read(step, promise, offsets)
     bytes_found = shared.bytes.reshape(-1, 16).take(offsets // 16, axis=0)
     undefined = shared.undefined.reshape(-1, 16).take(offsets // 16, axis=0)

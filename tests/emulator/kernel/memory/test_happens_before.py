@@ -160,3 +160,29 @@ def test_teams_learn_nothing_of_each_other() -> None:
     order.store(0, "flag", "release", "gpu")
     order.load(40, "flag", "acquire", "gpu")
     assert not ordered(order, 0, wrote, 40)
+
+
+def test_agents_of_many_groups_at_once_are_those_one_after_the_other() -> None:
+    """After random meetings: `finished` tells each lane what `acquire` of the agent's time would, and no more."""
+    rng = np.random.default_rng(2)
+    for _ in range(40):
+        one, other = HappensBefore(512, 256), HappensBefore(512, 256)
+        for order in (one, other):
+            assert [order.agent(name) for name in "ab"] == [256, 288]
+        for _ in range(int(rng.integers(1, 6))):
+            if rng.random() < 0.6:
+                some = 256 * int(rng.integers(2)) + np.sort(rng.choice(256, 9, replace=False))
+                one.meet(some)
+                other.meet(some)
+            firsts = np.sort(rng.choice(4, rng.integers(1, 5), replace=False)) * 128
+            agents = np.where(firsts % 256 == 0, 256, 288)
+            one.finished(firsts, agents, 128)
+            now = other.tick()
+            for first, agent in zip(firsts.tolist(), agents.tolist(), strict=True):
+                times = np.zeros(other.rows.shape[1], np.int32)
+                times[agent] = now
+                other.acquire(np.arange(first, first + 128), times)
+        lanes = np.arange(512)
+        members = np.broadcast_to(np.arange(320), (512, 320))
+        np.testing.assert_array_equal(one.rows[one.row][:, :320], other.rows[other.row][:, :320])
+        np.testing.assert_array_equal(one.heard(lanes, members), other.heard(lanes, members))

@@ -176,3 +176,84 @@ def test_python_records_what_compiled_code_does(monkeypatch: pytest.MonkeyPatch)
                 case kind:
                     shared.note_read(offsets, size, some, bool(kind == 3))
     assert calls > 150
+
+
+def test_whole_chunks_and_their_units_agree_with_the_history() -> None:
+    """Accesses of 4, 8 and 16 bytes of two blocks: one unit of a chunk may race though all others are ordered."""
+    rng, found, one_unit = np.random.default_rng(11), 0, 0
+    lanes_of_block = 96
+    for trial in range(300):
+        order = HappensBefore(2 * lanes_of_block, lanes_of_block)
+        shared, histories = Shared(2, SIZE, UNIT, True, order), [History(order), History(order)]
+        for _ in range(30):
+            block = int(rng.integers(2))
+            if rng.random() < 0.5:
+                some = np.sort(rng.choice(3, rng.integers(1, 4), replace=False)) * 32 + block * lanes_of_block
+                order.meet(some)
+                continue
+            kind, size = str(rng.choice([READ, WRITE, UPDATE])), int(rng.choice([4, 8, 16]))
+            lane = int(rng.integers(3)) * 32 + block * lanes_of_block
+            # Mostly one chunk, which is split and joined again and again.
+            offset = int(rng.integers(16 // size)) * size + (trial % 4 == 0) * 16 * int(rng.integers(SIZE // 16))
+            units = offset // UNIT + np.arange(size // UNIT)
+            expected = [histories[block].races(kind, int(unit), lane) for unit in units]
+            where, by = np.array([offset + block * SIZE]), np.array([lane])
+            if kind == WRITE:
+                races = shared.note_write(where, size, by, np.ones(1, np.bool_))
+            else:
+                races = (shared.note_read if kind == READ else shared.note_update)(where, size, by)
+            assert races[0] == any(expected)
+            member = lane % lanes_of_block
+            histories[block].accesses += [(member, kind, int(unit), order.clock) for unit in units]
+            if any(expected):
+                found, one_unit = found + 1, one_unit + (not all(expected))
+                break
+    assert found > 100
+    assert one_unit > 10
+
+
+def test_a_fence_covers_exactly_the_writes_that_it_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiled and in Python, on random tables of two blocks with split chunks, against the sets of each unit."""
+    machine_code, compared = shared_access.compiled_fence(), 0
+
+    def both(*arguments: object) -> None:
+        copies = [a.copy() if isinstance(a, np.ndarray) else a for a in arguments]
+        shared_access._interpreted_fence(*copies)
+        machine_code(*arguments)
+        np.testing.assert_array_equal(copies[0], arguments[0])
+
+    monkeypatch.setattr(shared_access, "compiled_fence", lambda: both)
+    rng, kept = np.random.default_rng(3), 0
+    for trial in range(60):
+        order = HappensBefore(192, 96, exact=bool(trial % 3))
+        shared = Shared(2, 256, UNIT, True, order)
+        for _ in range(20):
+            block = 96 * int(rng.integers(2))
+            some = block + np.sort(rng.choice(96, rng.integers(1, 20), replace=False))
+            if rng.random() < 0.3:
+                order.meet(some) if trial % 3 else order.meet_blocks(np.arange(192) // 96 == block // 96)
+                continue
+            size = int(rng.choice([4, 8, 16]))
+            offsets = rng.integers(0, 256 // size, len(some)) * size + block // 96 * 256
+            if rng.random() < 0.5:
+                shared.note_write(offsets, size, some, np.ones(len(some), np.bool_))
+            else:
+                shared.note_update(offsets, size, some)
+        lanes = np.array([5, 40]) + 96 * (trial % 2)
+        times = order.times(lanes)
+        times[order.members(lanes)] = (1 << 31) - 1
+        expected = shared.unfenced.copy()
+        for unit in np.flatnonzero(shared.unfenced).tolist():
+            row = shared.rows_of(np.array([unit]))[0]
+            writer, updates = int(row[shared_access.WRITER]) - 1, shared_access.UPDATED
+            known = writer < 0 or row[shared_access.WRITTEN] < times[writer]
+            if row[updates] == -2:
+                known &= row[updates + 2] < times[:96].min()
+            else:
+                known &= all(when < times[member] for member, when in shared.members_of(row, updates))
+            mine = unit // (256 // UNIT) == trial % 2
+            expected[unit] = not (mine and known)
+        shared.fence(lanes)
+        np.testing.assert_array_equal(expected, shared.unfenced)
+        compared, kept = compared + int((~expected).any()), kept + int(expected.any())
+    assert min(compared, kept) > 20
