@@ -1,5 +1,7 @@
 """Compare what whole kernels cost in two checkouts: `python -m tests.benchmarks.kernel_checks OTHER [--rounds N]`.
 
+`--large`: products of 1024 x 1024 x 1024 and attention of eight heads, in tiles as kernels for these GPUs have them.
+
 OTHER is the folder of another checkout, such as one before a change to the checks of races and synchronisation:
 
     git worktree add /tmp/before REVISION && python -m tests.benchmarks.kernel_checks /tmp/before
@@ -93,6 +95,34 @@ def workloads() -> dict[str, Workload]:
     }  # fmt: skip
 
 
+def large_workloads() -> dict[str, Workload]:
+    """A product of 1024 x 1024 x 1024 in float16, and attention of 8 heads x 1024 x 64, for three generations."""
+    import triton.language as tl
+
+    from tests.support import descriptor_kernels
+    from tests.support.emulator import triton_kernels
+
+    rng, side = np.random.default_rng(0), 1024
+
+    def normal(*shape: int) -> np.ndarray[Any, Any]:
+        return rng.standard_normal(shape).astype(np.float16)
+
+    product: dict[str, Any] = {"x": normal(side, side), "y": normal(side, side)}
+    product["out"] = np.zeros((side, side), np.float32)
+    product |= {"M": side, "N": side, "K": side, "B": 128}
+    heads: dict[str, Any] = {name: normal(8, side, 64) for name in ("q", "k", "v")} | {
+        "out": np.zeros((8, side, 64), np.float32)
+    }
+    heads |= {"N": side, "SCALE": 0.18, "BM": 128, "BN": 64, "D": 64}
+    made = {}
+    for target, step in (("sm_80", 32), ("sm_90a", 64), ("sm_100a", 64)):
+        made[f"matmul {target}"] = Workload(
+            triton_kernels.matmul, product | {"STEP": step, "ACC": tl.float32}, (8, 8), target
+        )
+        made[f"attention {target}"] = Workload(descriptor_kernels.attention, heads, (8, 8), target)
+    return made
+
+
 def compiled(work: Workload) -> tuple[Any, ...]:
     """What the server needs: text, arguments, grid, threads, and bytes of shared and of scratch memory."""
     from ptxdiff.triton.compile import compile_kernel
@@ -121,9 +151,11 @@ def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.kernel_checks", description=__doc__)
     parser.add_argument("other", type=Path, help="another checkout")
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--large", action="store_true", help="large products and attention instead")
     parser.add_argument("--only", action="append", help="a workload by its name")
     given = parser.parse_args(words)
-    chosen = {name: work for name, work in workloads().items() if not given.only or name in given.only}
+    offered = large_workloads() if given.large else workloads()
+    chosen = {name: work for name, work in offered.items() if not given.only or name in given.only}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "workloads"
         import pickle

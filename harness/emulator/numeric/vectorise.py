@@ -268,6 +268,12 @@ def on_arrays(function: Callable[..., Any], kinds: tuple[Any, ...]) -> Any:
     For functions that loop over arrays themselves and make none; what they call is marked `in_place`.
     """
     numba = register_helpers()
+    from numba.core.extending import register_jitable
+
+    for helper in _IN_PLACE:
+        if helper not in _registered:
+            _registered.add(helper)
+            register_jitable(**_INLINED, error_model="numpy", _nrt=False)(helper)
     started = time.monotonic()
     dispatcher = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, _nrt=False)(function)
     key = f"{function.__module__}.{function.__qualname__}"

@@ -11,6 +11,9 @@ DATA = 1024
 BASE = 1024
 """The address of shared memory's first byte, which descriptors count from."""
 
+BLOCKS = 1
+"""How many blocks run, all with the same input and output."""
+
 _HEAD = """.version 8.7
 .target sm_100a
 .address_size 64
@@ -90,7 +93,7 @@ def text(body: str, words: int = 0, columns: int = 128, allocate: str = ALLOCATE
 
 
 def run(kernel: str, data: np.ndarray, out: np.ndarray, shared: int = 65536) -> np.ndarray:
-    run_kernel(load_kernel(kernel), [Buffer(data, "input"), Buffer(out, "out")], (1,), shared_bytes=shared)
+    run_kernel(load_kernel(kernel), [Buffer(data, "input"), Buffer(out, "out")], (BLOCKS,), shared_bytes=shared)
     return out
 
 

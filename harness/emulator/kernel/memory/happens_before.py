@@ -216,10 +216,10 @@ class HappensBefore:
         """
         now = self.tick()
         lanes = firsts[:, None] + np.arange(count)
-        different, number = self._known(lanes, agents)
+        different, number = self._row_and_agent(lanes, agents)
         if self.used + len(different) > len(self.rows):
             self._compact(len(different))
-            different, number = self._known(lanes, agents)
+            different, number = self._row_and_agent(lanes, agents)
         rows, of = np.divmod(different, self.rows.shape[1])
         new = self.used + np.arange(len(rows))
         self.rows[new] = self.rows[rows]
@@ -227,7 +227,7 @@ class HappensBefore:
         self.row[lanes] = new[number]
         self.used += len(rows)
 
-    def _known(self, lanes: Array, agents: Array) -> tuple[Array, Array]:
+    def _row_and_agent(self, lanes: Array, agents: Array) -> tuple[Array, Array]:
         """The different pairs of a lane's row and its agent, each as one number, and which of them each lane has."""
         pairs = self.row[lanes] * self.rows.shape[1] + agents[:, None]
         if (pairs == pairs[0, 0]).all():

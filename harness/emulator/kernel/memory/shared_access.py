@@ -279,23 +279,18 @@ def _note(
 @in_place
 def _all_before(warp: int, mask: int, time: int, times: Any, team: int, sets: Any) -> bool:
     """Whether all accesses in a set of a unit happened before some times, one for each member."""
-    if warp == 0:
-        return True
+    ordered = True
     if warp == -2:  # only a barrier of the whole block orders these
         for member in range(team):
-            if time >= times[member]:
-                return False
-        return True
-    if warp > 0:
+            ordered &= time < times[member]
+    elif warp > 0:
         for bit in range(32):
-            if mask >> bit & 1 != 0 and time >= times[warp * 32 - 32 + bit]:
-                return False
-        return True
-    for one in range(sets.shape[1]):
-        for bit in range(32):
-            if sets[mask, one, 0] >> bit & 1 != 0 and sets[mask, one, 1] >= times[one * 32 + bit]:
-                return False
-    return True
+            ordered &= mask >> bit & 1 == 0 or time < times[warp * 32 - 32 + bit]
+    elif warp == -1:
+        for one in range(sets.shape[1]):
+            for bit in range(32):
+                ordered &= sets[mask, one, 0] >> bit & 1 == 0 or sets[mask, one, 1] < times[one * 32 + bit]
+    return ordered
 
 
 def _fence(
@@ -382,6 +377,6 @@ def _machine_code(name: str) -> Any:
                 _made[name] = on_arrays(_note, known)
             else:
                 times = numba.types.Array(numba.int32, 1, "C", readonly=True)
-                known = (parted, whole, whole, whole, times, whole, units, parted, wide, sets)
-                _made[name] = on_arrays(_fence, known)
+                told = (parted, whole, whole, whole, times, whole, units, parted, wide, sets)
+                _made[name] = on_arrays(_fence, told)
     return _made[name]

@@ -12,8 +12,10 @@ from ptxdiff.emulator.errors import ExecutionError, MemoryFault
 from ptxdiff.emulator.kernel import in_flight
 from ptxdiff.emulator.kernel.in_flight import MemoryFrame, barrier_of, count_arrival, line_of
 from ptxdiff.emulator.kernel.memory.space import CHUNK, Place, tally
+from ptxdiff.emulator.kernel.tcgen05 import cell_access
 from ptxdiff.emulator.kernel.tcgen05.memory import CELLS, COLUMNS, CORES, SEVERAL, TensorMemory
 from ptxdiff.emulator.numeric.vectorise import Array
+from ptxdiff.extras import installed
 
 if TYPE_CHECKING:
     from ptxdiff.emulator.kernel.tcgen05.memory import TensorMemory
@@ -35,6 +37,7 @@ ORDERED = {
 }
 """For each role, after which roles it is ordered; D after D only with the same accumulator."""
 _AFTER = np.array([[last in ORDERED.get(role, ()) for last in range(7)] for role in range(7)])
+_AFTER_FLAT = _AFTER.astype(np.uint8).reshape(-1)
 
 
 def roles_of(step: Step) -> tuple[int, int]:
@@ -64,9 +67,10 @@ def unordered(memory: TensorMemory, cells: Array, role: int, accumulator: int) -
 
 
 NONE = np.zeros(0, np.int64)
+_NO_TABLE = np.zeros((0, 0), np.int32)
 
 
-@dataclass
+@dataclass(eq=False)
 class Work:
     """An operation under way: its thread, the cells that it writes and reads, and the units of shared memory that it
     reads."""
@@ -108,6 +112,8 @@ class TensorWork:
         self.agents: dict[int, int] = {}
         """The members that stand for operations of each thread of a team, by its number."""
         self.collectors: dict[tuple[int, str], tuple[str, Array, int]] = {}
+        self.fast = frame.grid.cluster_size == 1 and frame.order.team == frame.grid.threads and installed("numba")
+        """Whether accesses are checked and recorded in compiled code (`cell_access`)."""
 
     # words -----------------------------------------------------------------------------------------------
 
@@ -136,10 +142,68 @@ class TensorWork:
     def refuse(self, step: Step, lane: int, cells: Array, verb: str, *, writes: bool, cores: bool) -> None:
         """Raise MemoryFault for an invalid access to cells. cores: the tensor cores access them for the lane's
         thread."""
+        if not self.suspect(np.array([lane]), cells[None], writes=writes, cores=cores):
+            return
         self._refuse_free(step, lane, cells, verb)
         self._refuse_under_way(step, lane, cells, verb, writes, cores)
         if self.frame.grid.races:
             self._refuse_races(step, lane, cells, verb, writes, cores)
+
+    def suspect(
+        self, lanes: Array, cells: Array, *, writes: bool, cores: bool, role: int = 0, accumulator: int = 0
+    ) -> bool:  # fmt: skip
+        """Whether accesses may be wrong: `refuse` and, for a role, `_refuse_unordered` then decide.
+
+        cells: a row for each lane. The lanes access different cells, or each has its own call.
+        """
+        if not self.fast:
+            return True
+        frame, order, memory = self.frame, self.frame.order, self.memory
+        who = frame.thread[lanes].astype(np.int64) // 32
+        mine = CORES + order.members(lanes) if cores else np.full(len(lanes), -1)
+        after = self.after[lanes] if self.fences else np.zeros(len(lanes), np.int64)
+        answer = np.zeros(1, np.uint8)
+        cell_access.compiled("suspect")(
+            np.ascontiguousarray(cells), mine, who, mine if cores else np.zeros(len(lanes), np.int64),
+            np.zeros(len(lanes), np.int64) if cores else who + 1, order.block_time[lanes], order.row[lanes], after,
+            order.rows, self._agents_by_member(), _AFTER_FLAT, CORES, writes, frame.grid.races, self.fences, role,
+            accumulator, memory.open.view(np.uint8).reshape(-1), *memory.records, answer,
+        )  # fmt: skip
+        return bool(answer[0])
+
+    def _agents_by_member(self) -> Array:
+        """For each thread of a block, the member that stands for its operations; -1: none."""
+        found = np.full(self.frame.order.team, -1, np.int64)
+        for member, agent in self.agents.items():
+            found[member] = agent
+        return found
+
+    def note(
+        self, kind: int, cells: Array, who: Array, since: Array | None = None, role: int = 0, accumulator: int = 0,
+        known: tuple[Array, Array, Array] | None = None,
+    ) -> None:  # fmt: skip
+        """Record accesses of a kind of `cell_access`, a row of cells for each accessor."""
+        several, warps, finished = known or (NONE, _NO_TABLE, _NO_TABLE)
+        cell_access.compiled("note")(
+            kind, np.ascontiguousarray(cells), who, np.zeros(len(who), np.int64) if since is None else since,
+            self.frame.order.clock, role, accumulator, self.fences, several, warps, finished, CORES,
+            *self.memory.records,
+        )  # fmt: skip
+
+    def _known(self, lanes: Array) -> tuple[Array, Array, Array]:
+        """What the tensor cores of lanes know: the time of several, of each warp, and of the operations of each
+        thread."""
+        order, count = self.frame.order, np.arange(len(lanes))
+        times = order.rows[order.row[lanes]]
+        own = times[:, : order.team]  # of a block, see `fast`
+        np.maximum(own, order.block_time[lanes][:, None], out=own)
+        warps = own.reshape(len(lanes), -1, 32).max(axis=2)
+        warp = order.members(lanes) // 32
+        warps[count, warp] = np.maximum(warps[count, warp], order.warp_time[lanes])
+        finished = np.zeros((len(lanes), order.team), np.int32)
+        for member, agent in self.agents.items():
+            finished[:, member] = times[:, agent]
+        return warps.max(axis=1).astype(np.int64), warps, finished
 
     def _refuse_free(self, step: Step, lane: int, cells: Array, verb: str) -> None:
         memory, frame = self.memory, self.frame
@@ -281,6 +345,8 @@ class TensorWork:
         """
         name = step.bound.spelling.split(".")[1]
         before = next((w for w in reversed(self.flying) if w.written is written and w.lane == lane), None)
+        if self.fast:
+            return self._issue_compiled(step, lane, written, read, accumulator, before)
         memory, who, now = self.memory, self._cores(lane), self.frame.order.clock
         number = self.numbered.setdefault(accumulator, len(self.numbered))
         roles = roles_of(step)
@@ -304,6 +370,78 @@ class TensorWork:
         if self.frame.observer is not None:
             self.frame.observer.tensor_issued(step, lane, written, read)
         return found
+
+    def _issue_compiled(
+        self, step: Step, lane: int, written: Array, read: Array, accumulator: tuple[int, ...], before: Work | None
+    ) -> Work:  # fmt: skip
+        """`issue` with one pass of compiled code over the cells in place of each check and each record."""
+        name, roles = step.bound.spelling.split(".")[1], roles_of(step)
+        number = self.numbered.setdefault(accumulator, len(self.numbered))
+        lanes, who = np.array([lane]), np.array([self._cores(lane)])
+        for cells, role, writes in ((written, roles[0], True), (read, roles[1], False)):
+            if not len(cells) or (writes and before is not None):
+                continue
+            if self.suspect(lanes, cells[None], writes=writes, cores=True, role=role, accumulator=number):
+                self.refuse(step, lane, cells, f"gives tcgen05.{name}", writes=writes, cores=True)
+                self._refuse_unordered(step, lane, cells, role, number)
+        if len(read):
+            self.note(cell_access.READS, read[None], who, role=roles[1], known=self._known(lanes))
+        if before is None:
+            self.note(cell_access.WRITES, written[None], who, role=roles[0], accumulator=number)
+        else:
+            before.written = NONE
+        found = Work(step, lane, written, read)
+        self.flying.append(found)
+        if self.frame.observer is not None:
+            self.frame.observer.tensor_issued(step, lane, written, read)
+        return found
+
+    def issue_together(
+        self, step: Step, lanes: Array, written: list[Array], read: Array | None, offsets: list[Array],
+        accumulator: tuple[int, ...],
+    ) -> bool:  # fmt: skip
+        """`issue` and `read_shared` for threads of different blocks; False, with nothing changed, if any may be wrong.
+
+        written: of each thread, always the same array. read: a row of cells for each; None: none. offsets: of each
+        matrix in shared memory, a row for each.
+        """
+        frame, shared, roles = self.frame, self.frame.shared, roles_of(step)
+        number = self.numbered.setdefault(accumulator, len(self.numbered))
+        latest = {(id(work.written), work.lane): work for work in self.flying}
+        before = [latest.get((id(cells), lane)) for cells, lane in zip(written, lanes.tolist(), strict=True)]
+        if None in before and any(before):
+            return False
+        rows = np.stack(written) if None in before else None
+        for cells, role, writes in ((rows, roles[0], True), (read, roles[1], False)):
+            if cells is not None and self.suspect(
+                lanes, cells, writes=writes, cores=True, role=role, accumulator=number
+            ):
+                return False
+        units = [shared.units(some.reshape(-1), 16) for some in offsets]
+        for some, touched in zip(offsets, units, strict=True):
+            if (shared.under_way[touched] > 0).any():
+                return False
+            if frame.grid.races and (
+                shared.unfenced[touched].any()
+                or shared.written_by_others(some.reshape(-1), 16, np.repeat(lanes, some.shape[1])).any()
+            ):
+                return False
+        who = CORES + frame.order.members(lanes)
+        if read is not None:
+            self.note(cell_access.READS, read, who, role=roles[1], known=self._known(lanes))
+        if rows is not None:
+            self.note(cell_access.WRITES, rows, who, role=roles[0], accumulator=number)
+        for touched in units:
+            tally(shared.source_reads, touched, 1)
+        for at, lane in enumerate(lanes.tolist()):
+            work = Work(step, lane, written[at], NONE if read is None else read[at])
+            work.units = [touched.reshape(len(lanes), -1)[at] for touched in units]
+            work.offsets = [some[at] for some in offsets]
+            self.flying.append(work)
+        for earlier in before:
+            if earlier is not None:
+                earlier.written = NONE
+        return True
 
     def _refuse_unordered(self, step: Step, lane: int, cells: Array, role: int, accumulator: int) -> None:
         """Raise MemoryFault if earlier operations of the same thread on the cells need not be over before this one."""
@@ -362,26 +500,35 @@ class TensorWork:
         """Complete all commits and report to their mbarriers; returns whether there were any."""
         commits, self.commits = self.commits, []
         for one in commits:
-            for work in [w for w in self.flying if w.barrier == one.barrier and w.lane == one.lane]:
-                self._complete(work)
+            self._complete([w for w in self.flying if w.barrier == one.barrier and w.lane == one.lane], one.lane)
             self._arrive(one)
         return bool(commits)
 
-    def _complete(self, work: Work) -> None:
-        memory, frame = self.memory, self.frame
-        self.flying.remove(work)
-        who = self._cores(work.lane)
-        memory.busy[work.written] -= 1
-        now = frame.order.clock
-        memory.note_write(work.written, who, now)
-        memory.being_read[work.read] -= 1
-        memory.note_read(work.read, who, now, now)
-        for units in work.units:
-            tally(frame.shared.source_reads, units, -1)
+    def _complete(self, works: list[Work], lane: int) -> None:
+        """Complete operations of a lane's thread."""
+        memory, frame, over = self.memory, self.frame, {id(work) for work in works}
+        self.flying = [work for work in self.flying if id(work) not in over]
+        who, now = self._cores(lane), frame.order.clock
+        for work in works:
+            if self.fast:
+                one, since = np.array([who]), np.array([now])
+                if len(work.written):
+                    self.note(cell_access.WROTE, work.written[None], one)
+                if len(work.read):
+                    self.note(cell_access.HAS_READ, work.read[None], one, since)
+                continue
+            memory.busy[work.written] -= 1
+            memory.note_write(work.written, who, now)
+            memory.being_read[work.read] -= 1
+            memory.note_read(work.read, who, now, now)
+        units = [some for work in works for some in work.units]
+        if not units:
+            return
+        tally(frame.shared.source_reads, np.concatenate(units), -1)
         if frame.grid.races:
-            for offsets in work.offsets:
-                lanes = np.full(len(offsets), work.lane)
-                frame.shared.note_finished_read(offsets, 16, lanes, self._agent(work.lane))
+            offsets = np.concatenate([some for work in works for some in work.offsets])
+            lanes = np.full(len(offsets), lane)
+            frame.shared.note_finished_read(offsets, 16, lanes, self._agent(lane))
 
     def _agent(self, lane: int) -> int:
         """The member that stands for the operations of a lane's thread, once they are complete."""
@@ -429,9 +576,9 @@ class TensorWork:
 
 @dataclass
 class Unwaited:
-    """A load or store of a warp (numbered over all blocks) before its wait, and its cells."""
+    """Loads or stores of warps (numbered over all blocks) before their wait, and a row of cells for each."""
 
-    warp: int
+    warps: Array
     cells: Array
     stores: bool
 
@@ -444,31 +591,45 @@ class TensorWaits:
         self.work = work
         self.unwaited: list[Unwaited] = []
 
-    def accessed(self, lane: int, cells: Array, stores: bool) -> None:
-        """Record a load or store of cells as under way. lane: the first lane of its warp."""
-        frame, memory = self.frame, self.work.memory
-        who = int(frame.thread[lane]) // 32
-        if stores:
-            memory.storing[cells] = who + 1
-            memory.note_write(cells, who, frame.order.clock)
+    def accessed(self, warps: Array, cells: Array, stores: bool) -> None:
+        """Record loads or stores of cells, a row for each warp, as under way."""
+        if self.work.fast:
+            self.work.note(cell_access.STORES if stores else cell_access.LOADS, cells, *self._by(warps))
         else:
-            memory.loading[cells] += 1
-            memory.note_read(cells, who, frame.order.clock, int(frame.order.block_time[lane : lane + 32].max()))
-        self.unwaited.append(Unwaited(lane // 32, cells, stores))
-        self.work.touch(lane, cells)
+            for warp, some in zip(warps.tolist(), cells, strict=True):
+                self._note(warp, some, stores, begins=True)
+        self.unwaited.append(Unwaited(warps, cells, stores))
+        for warp, some in zip(warps.tolist(), cells, strict=True):
+            self.work.touch(warp * 32, some)
+
+    def _by(self, warps: Array) -> tuple[Array, Array]:
+        """The number of each warp in its block, and the time of its threads' last barrier with the others."""
+        lanes = warps[:, None] * 32 + np.arange(32)
+        return self.frame.thread[lanes[:, 0]].astype(np.int64) // 32, self.frame.order.block_time[lanes].max(axis=1)
+
+    def _note(self, warp: int, cells: Array, stores: bool, *, begins: bool) -> None:
+        memory, now = self.work.memory, self.frame.order.clock
+        who, since = (int(x[0]) for x in self._by(np.array([warp])))
+        if stores:
+            memory.storing[cells] = who + 1 if begins else 0
+            memory.note_write(cells, who, now)
+            return
+        (np.add if begins else np.subtract).at(memory.loading, cells, np.int16(1))
+        memory.note_read(cells, who, now, since)
 
     def waited(self, warps: Array, stores: bool) -> None:
         """Complete all stores, or all loads, of warps that wait. From now on barriers order them."""
-        memory, frame = self.work.memory, self.frame
-        mine = set(warps.tolist())
+        waiting = []
         for one in self.unwaited:
-            if one.stores == stores and one.warp in mine:
-                who = int(frame.thread[one.warp * 32]) // 32
-                if stores:
-                    memory.storing[one.cells] = 0
-                    memory.note_write(one.cells, who, frame.order.clock)
-                else:
-                    np.subtract.at(memory.loading, one.cells, 1)
-                    since = int(frame.order.block_time[one.warp * 32 : one.warp * 32 + 32].max())
-                    memory.note_read(one.cells, who, frame.order.clock, since)
-        self.unwaited = [u for u in self.unwaited if not (u.stores == stores and u.warp in mine)]
+            mine = np.isin(one.warps, warps) if one.stores == stores else np.zeros(len(one.warps), np.bool_)
+            if not mine.all():
+                waiting.append(Unwaited(one.warps[~mine], one.cells[~mine], one.stores) if mine.any() else one)
+            if not mine.any():
+                continue
+            some, cells = one.warps[mine], one.cells[mine]
+            if self.work.fast:
+                self.work.note(cell_access.STORED if stores else cell_access.LOADED, cells, *self._by(some))
+                continue
+            for warp, row in zip(some.tolist(), cells, strict=True):
+                self._note(warp, row, stores, begins=False)
+        self.unwaited = waiting

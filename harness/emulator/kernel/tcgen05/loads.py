@@ -132,12 +132,18 @@ def cells_of(frame: KernelFrame, step: Step, warps: Array, lanes: Array) -> Arra
 def _touch(frame: KernelFrame, step: Step, cells: Array, warps: Array, stores: bool) -> None:
     """Check and record the accesses of each warp."""
     verb = "stores to" if stores else "loads"
-    for warp, some in zip(warps.tolist(), cells, strict=True):
-        flat = some.reshape(-1)
-        flat = np.concatenate([flat, flat + 1]) if step.detail.packed else flat
-        lane = warp * 32
-        frame.tensor.refuse(step, lane, flat, verb, writes=stores, cores=False)
-        frame.tensor_waits.accessed(lane, flat, stores)
+    flat = cells.reshape(len(cells), -1)
+    flat = np.concatenate([flat, flat + 1], axis=1) if step.detail.packed else flat
+    # Warps of one block with the same quarter of the lanes may access the same cells, so each is checked after the
+    # accesses of those before it.
+    quarters = warps * 32 // frame.grid.threads * 4 + frame.thread[warps * 32] // 32 % 4
+    apart = len(np.unique(quarters)) == len(warps)
+    if apart and not frame.tensor.suspect(warps * 32, flat, writes=stores, cores=False):
+        frame.tensor_waits.accessed(warps, flat, stores)
+        return
+    for number, warp in enumerate(warps.tolist()):
+        frame.tensor.refuse(step, warp * 32, flat[number], verb, writes=stores, cores=False)
+        frame.tensor_waits.accessed(warps[number : number + 1], flat[number : number + 1], stores)
 
 
 @runs("tcgen05_ld")

@@ -67,6 +67,14 @@ class TensorMemory:
         self.writer, self.reader = np.full(size, _NOBODY, np.int32), np.full(size, _NOBODY, np.int32)
         self.written, self.read = np.full(size, -1, np.int32), np.full(size, -1, np.int32)
 
+    @property
+    def records(self) -> tuple[Array, ...]:
+        """What is recorded of each cell, as `ptxdiff.emulator.kernel.tcgen05.cell_access` takes it."""
+        return (
+            self.busy, self.being_read, self.storing, self.loading, self.role, self.accumulator,
+            self.unfenced.view(np.uint8), self.writer, self.reader, self.written, self.read,
+        )  # fmt: skip
+
     # columns ---------------------------------------------------------------------------------------------
 
     def allocate(self, step: Step, blocks: list[int], count: int) -> int | None:

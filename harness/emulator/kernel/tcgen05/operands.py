@@ -189,6 +189,20 @@ def _arranged(elements: Array, found: TensorOperand) -> Array:
     return np.ascontiguousarray(elements.reshape(found.rows, found.k))
 
 
+def arranged_of_blocks(elements: Array, found: TensorOperand, count: int) -> Array:
+    """Elements of the chunks of as many blocks, block by block, as blocks x rows x k."""
+    if found.across:
+        return np.asarray(elements.reshape(count, found.k, -1)[:, :, : found.rows].transpose(0, 2, 1))
+    return np.asarray(elements.reshape(count, found.rows, found.k))
+
+
+def swizzle_of(code: int) -> int:
+    """The bytes of a swizzle's row in a valid descriptor."""
+    descriptor = descriptors.decoded(code)
+    assert not isinstance(descriptor, str)
+    return descriptor.swizzle.row
+
+
 # tensor memory ----------------------------------------------------------------------------------------------------
 
 

@@ -304,8 +304,89 @@ def _shift(builder: KernelBuilder, operand: Immediate, kind: str) -> int:
 @runs("tcgen05_mma")
 def _run_mma(frame: KernelFrame, step: Step, active: Array | None) -> None:
     lanes = frame.every if active is None else np.flatnonzero(active)
-    for lane, given in zip(lanes.tolist(), values(frame, step, step.sources, lanes), strict=True):
-        _product(frame, step, lane, given)
+    given = values(frame, step, step.sources, lanes)
+    if _together(frame, step, lanes, given):
+        return
+    for lane, own in zip(lanes.tolist(), given, strict=True):
+        _product(frame, step, lane, own)
+
+
+def _together(frame: KernelFrame, step: Step, lanes: Array, given: list[list[int]]) -> bool:
+    """Compute dense products of small floats that threads of consecutive blocks issue with the same operands, at once.
+
+    Returns False, with nothing changed, for others, and if anything may be wrong or undefined: `_product` then decides,
+    one thread after the other. Errors of operands are those of the first thread.
+    """
+    found: TensorProduct = step.detail
+    tensor, memory, shared, count = frame.tensor, frame.tensor.memory, frame.shared, len(lanes)
+    if count < 2 or not tensor.fast or frame.observer is not None or found.kind not in _FLOATS or found.shift:
+        return False
+    if found.pair or found.ws or found.sparse or found.block or len(given[0]) != len(found.places) + 1:
+        return False
+    hint = step.bound.modifiers.get("collector")
+    blocks = frame.block[lanes]
+    first, lane = int(blocks[0]), int(lanes[0])
+    if hint not in (None, "collector::a::discard") or any(own != given[0] for own in given):
+        return False
+    if not np.array_equal(blocks, np.arange(first, first + count)):
+        return False
+    at = [x + (p or 0) for x, p in zip(given[0], found.places, strict=False)]
+    what, enabled = _decoded(frame, step, lane, at[3]), bool(given[0][-1])
+    _refuse_base(frame, step, lane, at[0], what.m, False)
+    a = TensorOperand("a", what.m, what.stored, what.a, what.across_a)
+    b = TensorOperand("b", what.n, what.k, what.b, what.across_b)
+    shape = what.m, what.n
+    d = [
+        accumulator(frame, step, one, at[0], shape, False, block)
+        for one, block in zip(lanes.tolist(), blocks.tolist(), strict=True)
+    ]
+    low = np.uint32(0xFFFF if what.d == "f16" else 0xFFFFFFFF)
+    c = np.zeros((count, *shape), np.uint32)
+    for number, one in enumerate(d if enabled else ()):
+        if (one.read(memory.undefined) & low).any():
+            return False
+        c[number] = one.read(memory.words) & low
+    apart = np.arange(count)[:, None]
+    a_cells = None
+    if found.places[1] is not None:
+        _refuse_other_lane(frame, step, lane, at[1], at[0], "a")
+        of_first = _a_in_cells(frame, step, lane, at[1], a, False, first)
+        a_cells = of_first.reshape(1, -1) + apart * CELLS
+        if memory.undefined[a_cells].any():
+            return False
+    in_shared = [(at[1], a)] * (a_cells is None) + [(at[2], b)]
+    offsets, data = [], []
+    for code, operand in in_shared:
+        of_first = tensoroperands.shared_offsets(frame, step, lane, code, operand, first)
+        some = of_first[None] + apart * shared.size
+        if shared.undefined.reshape(-1, 16)[some // 16].any():
+            return False
+        if shared.swizzles is not None:
+            kinds = shared.swizzles[some // 16]
+            if ((kinds != 0) & (kinds != tensoroperands.swizzle_of(code))).any():
+                return False
+        offsets.append(some)
+        octets = shared.bytes.reshape(-1, 16)[some.reshape(-1) // 16]
+        data.append(tensoroperands.arranged_of_blocks(tensoroperands.unpacked(octets, operand), operand, count))
+    if not tensor.issue_together(
+        step, lanes, [one.flat for one in d], a_cells, offsets, (at[0], what.m, what.n, False)
+    ):  # fmt: skip
+        return False
+    if a_cells is not None:
+        codes_of = [tensoroperands.from_cells(frame, own.reshape(what.m, -1), a)[0] for own in a_cells]
+        data.insert(0, np.stack(codes_of))
+    for block in blocks.tolist():
+        tensor.collectors.pop((block, "a"), None)
+    x, y = _signed(data[0], what.a, what.negate_a), _signed(data[1], what.b, what.negate_b)
+    result = np.asarray(_arithmetic(found, what)(x, np.ascontiguousarray(y.transpose(0, 2, 1)), c))
+    defined = np.zeros(shape, np.uint32)
+    for one, own in zip(d, result, strict=True):
+        store(frame, one, own, defined, what.d, None)
+    return True
+
+
+def _arithmetic(found: TensorProduct, what: InstructionDescriptor) -> Arithmetic:
+    return Arithmetic((what.d, what.a, what.b, what.d), "blocks", _FLOATS[found.kind], GENERATION)
 
 
 def _decoded(frame: KernelFrame, step: Step, lane: int, code: int) -> InstructionDescriptor:
@@ -544,7 +625,7 @@ def _computed(
         word = "satfinite" if what.saturate else ""
         how = Arithmetic((what.d, what.a, what.b, what.d), "integers", word=word)
     else:
-        how = Arithmetic((what.d, what.a, what.b, what.d), "blocks", _FLOATS[found.kind], GENERATION)
+        how = _arithmetic(found, what)
     if where is not None:
         return sparse_product(how, a, b, c, where)
     return np.asarray(how(a[None], np.ascontiguousarray(b.T)[None], c[None])[0])

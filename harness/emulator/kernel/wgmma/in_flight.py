@@ -108,11 +108,13 @@ class Promises:
                 read.append(step.guard)
             moves = step.node.opcode == "mov"
             groups: Array = np.asarray(active.reshape(-1, 128).any(axis=1))
+            copied = False
             for slot in read:
                 for promise in self._of(slot, groups):
                     if not moves or slot in promise.inputs:
                         raise self._refusal(step, promise, slot, active, "reads")
                     promise.copies |= {w.slot for w in step.destinations if w.slot >= 0}
+                    copied = True
             for writer in step.destinations:
                 for promise in self._of(writer.slot, groups):
                     if writer.slot in promise.inputs and "sp" not in promise.step.node.modifiers:
@@ -120,7 +122,7 @@ class Promises:
                             promise.rename(writer.slot, active)
                     elif writer.slot not in promise.copies:
                         raise self._refusal(step, promise, writer.slot, active, "writes")
-            if moves:
+            if copied:
                 self._listed()
         for writer in step.destinations:
             if writer.slot in self.slots:
