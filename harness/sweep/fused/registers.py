@@ -28,8 +28,8 @@ from ptxdiff.triton.elementwise import InlineAsm
 OWN = 32
 """Of so many chunks one runs as the variant's own kernel, beside those with special values.
 
-With chunks of 2^23 inputs and a float32 input each has one sign and exponent, so 19 of 512 compare both kernels in as many
-places as 19 of 256 did, in half the time; more would cost more than the copy allows.
+With chunks of 2^23 inputs and a float32 input each has one sign and exponent, so 19 of 512 compare both kernels in as
+many places as 19 of 256 did, with half as many inputs.
 """
 
 
