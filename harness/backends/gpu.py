@@ -80,16 +80,25 @@ def request_of(function: Any, launch: Callable[[], Any]) -> TritonRequest | None
 def launcher(
     function: Any, by_triton: Callable[[], Any], ready: Callable[[], Any], spec: KernelSpec
 ) -> Callable[[], Any]:
-    """A launch that runs `ready` where Triton asks for what `spec` says, and Triton's own otherwise."""
+    """A launch that runs `ready` where Triton asks for what `spec` says, and Triton's own otherwise.
+
+    Triton is asked once: later launches have the same arguments, and asking takes longer than many kernels.
+    """
+    chosen: list[Callable[[], Any]] = []
 
     def start() -> Any:
+        if chosen:
+            return chosen[0]()
         try:
             request = request_of(function, by_triton)
         except TypeError:  # another version of Triton asks otherwise
-            return by_triton()
-        if request is None:
-            return None
-        return ready() if request.meets(spec) else by_triton()
+            request = None
+        else:
+            if request is None:
+                chosen.append(by_triton)
+                return None
+        chosen.append(ready if request is not None and request.meets(spec) else by_triton)
+        return chosen[0]()
 
     return start
 

@@ -124,7 +124,7 @@ class DeviceSweep:
         self._check_writes(starts[0])
         done = self._in_registers(starts)
         if done is None:
-            done = self._chunks(starts)
+            done = self._chunks(starts, self._sampler(starts))
         self.found.seconds = done.seconds
         columns = dict(zip(self.oracle.names, done.table.cpu().numpy(), strict=True))
         self.found.sums = columns["hash"]
@@ -133,9 +133,11 @@ class DeviceSweep:
         self._guards()
         return self.found
 
-    def _chunks(self, starts: Sequence[int]) -> _FirstPass:
+    def _sampler(self, starts: Sequence[int]) -> Sampler:
+        return Sampler(self.chunk, len(starts), self.job.case_name, self.device)
+
+    def _chunks(self, starts: Sequence[int], sampler: Sampler) -> _FirstPass:
         """The first pass of some chunks, each as the kernel under test."""
-        sampler = Sampler(self.chunk, len(starts), self.job.case_name, self.device)
         masks = {n: signed(m, 8 * self.buffers[n].units.itemsize) for n, m in judged_padding(self.job.case).items()}
         above: dict[str, list[Tensor]] = {name: [] for name in masks}
         tallies, samples = [], []
@@ -163,9 +165,11 @@ class DeviceSweep:
             self.in_registers(self.number(self.first), 1)  # compiles, which is not timed
         except NotFused:
             return None
+        chosen = [starts[k] for k in own]
+        sampler = self._sampler(chosen)  # its copy waits for the device; later it would keep the host from launching
         with stopwatch(self.device) as seconds:
             table = self.in_registers(self.number(self.first), self.count // ROW)
-            done = self._chunks([starts[k] for k in own])
+            done = self._chunks(chosen, sampler)
         if not torch.equal(table[:, rows_of(own, self.chunk).to(table.device)], done.table):
             self.found.notes.append(
                 "in the sweep's own kernel the asm gives other results than in the variant's, which all inputs ran in"
@@ -391,7 +395,10 @@ class DeviceSweep:
     def _sample(self, flagged: NDArray[Any], done: _FirstPass) -> None:
         """Judge a sample of unflagged results with the plain reference, to detect a miscompiled oracle."""
         numbers = (done.sampler.host + np.array(done.starts)[:, None]).reshape(-1)
-        self.found.judgement.judged = shares_of_sample(self.job.case, self.policy, self.oracle, numbers)
+        spread = numbers
+        if len(done.starts) * self.chunk < self.count:  # a domain may lie between those chunks, or in them alone
+            spread = Sampler(self.count, 1, self.job.case_name, "cpu").host[0] + self.first
+        self.found.judgement.judged = shares_of_sample(self.job.case, self.policy, self.oracle, spread)
         units = {n: torch.cat([s[n] for s in done.samples]).cpu().numpy() for n in self.oracle.outputs}
         clean = flagged[(numbers - self.first) // ROW] == 0
         if not clean.any():

@@ -27,7 +27,7 @@ from ptxdiff.sweep.result import Swept, blocks_of
 from ptxdiff.sweep.tuples import sweep_tuples
 from ptxdiff.triton.build import Built
 from ptxdiff.triton.diagnostics import Refusal
-from ptxdiff.triton.launch import launch_of
+from ptxdiff.triton.launch import Launch, launch_of
 
 
 def run(job: Job, policy: Policies, inputs: InputSet, made: Built | None = None) -> Swept:
@@ -64,12 +64,9 @@ def _run(job: Job, policy: Policies, inputs: InputSet, *, compiled: bool, made: 
     views = {t.name: gpu.torch_dtype(t.format) for t in launch.tensors}
     asm = asm_in_registers(job, inputs) if compiled else None
 
-    def start(pointers: Mapping[str, Any]) -> None:
-        gpu.start(job, launch, pointers)
-
     try:
         found = DeviceSweep(
-            job, policy, inputs.generator, inputs.count, start, launch.tensors, views,
+            job, policy, inputs.generator, inputs.count, starter(job, launch), launch.tensors, views,
             device=gpu.DEVICE, compiled=compiled, first=inputs.first,
             in_registers=None if asm is None else partial(sweep_in_registers, asm),
         ).run()  # fmt: skip
@@ -90,6 +87,25 @@ def _run(job: Job, policy: Policies, inputs: InputSet, *, compiled: bool, made: 
     return Swept(
         outcome, found.judgement, blocks_of(found.sums, inputs.count), witness, place, tuple(found.notes), measured
     )
+
+
+def starter(job: Job, launch: Launch) -> Callable[[Mapping[str, Any]], None]:
+    """A function that launches the kernel on tensors by name.
+
+    Preparing a launch takes longer than many kernels, so that of an elementwise kernel is kept for the same tensors; a
+    whole kernel may have scratch memory, which must be new for each launch.
+    """
+    kept: list[tuple[list[Any], Callable[[], Any]]] = []
+
+    def start(pointers: Mapping[str, Any]) -> None:
+        tensors = list(pointers.values())
+        if not (kept and all(a is b for a, b in zip(kept[0][0], tensors, strict=True))):
+            kept[:] = [(tensors, gpu.prepared(job, launch, pointers))]
+        kept[0][1]()
+        if launch.elementwise is None:
+            kept.clear()
+
+    return start
 
 
 def _witness(inputs: InputSet, failing: int | None, pack: int) -> tuple[Mapping[str, Any], int]:

@@ -16,7 +16,7 @@ from ptxdiff.triton.build import Built
 from ptxdiff.triton.launch import launch_of
 
 CHUNK_BYTES = 1 << 30
-SMALL_CHUNK_BYTES = 1 << 27
+SMALL_CHUNK_BYTES = 1 << 26
 """Where most inputs exist only in registers, so that the few chunks in memory can lie anywhere in the set."""
 
 PIECE = 1 << 22

@@ -2,8 +2,9 @@
 
 `record WHAT FILE` needs no GPU. It assembles kernels for a target, runs their machine code on the CPU, and keeps
 cubins, arguments and results in a file. WHAT is `forms` or `sequences` (which teach the table of machine code),
-`programs` (random ones, at -O0 and -O3 by each --ptxas), `findings` (folders that `ptxdiff fuzz` wrote), `doubts`
-(instructions whose bits only hardware can tell), or `catalogue` (the kernels of case files; give pytest's arguments).
+`programs` (random ones, at -O0 and -O3 by each --ptxas), `findings` (folders that `ptxdiff fuzz` wrote, or a list such
+as `tests/fuzz/ptxas_faults.json`), `doubts` (instructions whose bits only hardware can tell), or `catalogue` (the
+kernels of case files; give pytest's arguments).
 `run FILE...` launches all of it on the GPU, prints what differs, and with --write adds `confirmed` to the ledger.
 """
 
@@ -143,8 +144,7 @@ def record_findings(recorder, args):
     from ptxdiff.triton.targets import assembler as bundled
 
     left = Counter()
-    for path in sorted(p for folder in args.rest for p in Path(folder).rglob("finding.json")):
-        finding = json.loads(path.read_text())
+    for origin, finding in findings_of(args.rest):
         text = retargeted(finding["text"], args.target)
         inputs = inputs_of(finding["seed"]).copy()
         if finding["inputs"]:
@@ -155,7 +155,7 @@ def record_findings(recorder, args):
             if done.ended != "assembled":
                 left[f"{done.ended} by {one.label}"] += 1
                 continue
-            name = f"{path.parent.name} {finding['seed']} {one.label}"
+            name = f"{origin} {finding['seed']} {one.label}"
             try:
                 ran_program(recorder, args, name, done.cubin, codes_of(done.cubin)["p0"], inputs)
             except PtxError as error:
@@ -168,6 +168,15 @@ def record_findings(recorder, args):
             wrong = (after.reshape(right.shape) != right).any(1)
             print(f"{name}: machine code and emulator differ in {int(wrong.sum())} of {len(wrong)} threads")
     return left
+
+
+def findings_of(paths):
+    """Findings, each with a word that says where it is from: of folders that `ptxdiff fuzz` wrote, and of lists."""
+    for path in map(Path, paths):
+        if path.is_file():
+            yield from ((path.stem, finding) for finding in json.loads(path.read_text()))
+        for file in sorted(path.rglob("finding.json")):
+            yield file.parent.name, json.loads(file.read_text())
 
 
 def retargeted(text, target):
@@ -394,7 +403,7 @@ def main(words):
     made = verbs.add_parser("record")
     made.add_argument("what", choices=RECORD)
     made.add_argument("file", type=Path)
-    made.add_argument("rest", nargs="*", help="folders of findings; pytest's arguments for the catalogue")
+    made.add_argument("rest", nargs="*", help="folders or lists of findings; pytest's arguments for the catalogue")
     made.add_argument("--target", default="sm_90a")
     made.add_argument("--ptxas", action="append", default=[], metavar="PATH")
     made.add_argument("--levels", type=lambda t: tuple(map(int, t.split(","))), default=(0, 3), metavar="0,3")

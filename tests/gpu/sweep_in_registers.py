@@ -142,11 +142,12 @@ def measured(name):
         device=gpu.DEVICE, compiled=True,
     )  # fmt: skip
     starts = range(0, inputs.count, sweep.chunk)
+    sampler = sweep._sampler(starts)
     floor = copy_floor(inputs.count * unit_bytes(job) // 2, gpu.DEVICE) * 1e3
-    in_memory = min(sweep._chunks(starts).seconds for _ in range(3)) * 1e3
+    in_memory = min(sweep._chunks(starts, sampler).seconds for _ in range(3)) * 1e3
     print(f"{name:16} copy {floor:.2f} ms; in memory {in_memory:.2f} ({in_memory / floor:.2f})", flush=True)
     rows = inputs.count // ROW
-    expected = sweep._chunks(starts).table
+    expected = sweep._chunks(starts, sampler).table
     for block, warps in SHAPES:
         oracle, _, single = row_kernels(name, block, warps)
         table = torch.empty((len(oracle.names), rows), dtype=torch.int64, device=gpu.DEVICE)

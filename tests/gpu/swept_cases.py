@@ -2,7 +2,7 @@
 
 from ptxdiff import Case, Meets, absolute, asm, exact, magnitude, ulp
 from ptxdiff.references import arithmetic, dequantise, exponential, faithful, reciprocal
-from ptxdiff.references.formats import F16, F16X2, F32, U32
+from ptxdiff.references.formats import F16, F16X2, F32, U8, U32
 
 
 def product(a, b):
@@ -158,5 +158,24 @@ words = Case(
             f"{{ .reg .pred p; .reg .b32 t, zero; mov.b32 zero, 0x64086408;\n{UNPACKED}\n"
             "setp.eq.b32 p, $4, 0x88888888; @p xor.b32 $3, $3, 0x8000; }"
         ),
+    },
+)
+
+# The reference has the constant -0.0, of which a kernel must not make +0.
+zeros = Case(
+    inputs={"q": U8, "scale": F16},
+    outputs={"y": F16X2},
+    reference=dequantise.scaled,
+    variants={
+        name: asm(
+            "{ .reg .pred p; .reg .b16 s; .reg .b32 t, u, w; shl.b32 u, $1, 12; shl.b32 t, $1, 24; "
+            "lop3.b32 t, t, u, 0xFFFF, 0xD8; shr.u32 u, t, 3; and.b32 u, u, 0x0E000E00; "
+            "lop3.b32 t, t, 0x80008000, u, 0xEA; mov.b32 u, 0x74007400; mul.rn.f16x2 t, t, u; "
+            "mov.b32 {s, _}, $2; mov.b32 u, {s, s}; mul.rn.f16x2 $0, t, u; and.b32 u, $2, 0xFFFF; and.b32 w, $1, 0xFF; "
+            f"shl.b32 w, w, 16; or.b32 w, w, u; setp.eq.b32 p, w, 0x00083C00; @p {change}; }}",
+            constraints="=&r,r,r",
+            pack=1,
+        )
+        for name, change in (("right", "mov.b32 $0, $0"), ("sign of one zero", "mov.b32 $0, 0"))
     },
 )

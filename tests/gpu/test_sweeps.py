@@ -56,7 +56,7 @@ def test_one_mistake_in_four_thousand_million_is_found(backend, variant, classes
     [
         ("domains", "wrong at one input"), ("domains", "another sign at one input"), ("domains", "no NaN at one input"),
         ("meeting", "wrong at one input"), ("far", "wrong at one input"), ("far", "infinite at one input"),
-        ("words", "sign of one zero"),
+        ("words", "sign of one zero"), ("zeros", "sign of one zero"),
     ],
 )  # fmt: skip
 def test_one_mistake_is_found_among_results_that_are_unchecked_or_far(backend, case, variant):
@@ -86,6 +86,13 @@ def test_right_variants_pass_on_all_inputs(backend):
         result, every = swept(backend, case, variant)
         assert {r.verdict for r in every} == {"pass"}
         assert result.total == 1 << 32
+
+
+def test_a_reference_with_a_negative_zero_flags_no_right_result(backend):
+    result, every = swept(backend, "zeros", "right")
+    assert {r.verdict for r in every} == {"pass"}
+    judged_again = next(n for n in result.notes if "judged again" in n)
+    assert int(judged_again.split()[0]) == 1 << 16, "a row with a flagged result gives none of this sample"
 
 
 def test_a_failure_among_random_inputs_replays(backend):

@@ -259,6 +259,16 @@ def test_of_a_sweep_in_registers_few_chunks_run_as_the_kernel_under_test():
     assert len(launched) == 2 + 4  # two for the bytes that are never written
 
 
+def test_what_is_judged_is_sampled_outside_those_chunks_too():
+    """The domain holds in chunk 3 alone, which does not run as the kernel under test."""
+    right = kernel(FAULTS["none"])
+    case = case_of(exact(on=Domain("a is 1.5", lambda values: values["a"] == 1.5)))
+    found = sweep(case, right, count=MANY, in_registers=rows_by(right)).judgement.judged["c"]
+    plain = sweep(case, right, count=MANY).judgement.judged["c"]
+    assert plain.judged > 1000
+    assert abs(found.judged - plain.judged) * 10 < plain.judged
+
+
 def test_a_mistake_outside_those_chunks_is_found_in_registers():
     case = case_of(exact())
     found = sweep(case, wrong_at(INSIDE), count=MANY, in_registers=rows_by(wrong_at(INSIDE)))

@@ -176,6 +176,9 @@ def literal(number: int | float, kind: str) -> str:
         if kind != "uint32" and number >> (bits - 1):
             number -= 1 << bits
         return f"tl.full((), {number}, tl.{kind})"
+    if number == 0 and math.copysign(1, number) < 0:  # of which `tl.full` makes +0 in Triton 3.6
+        bits = int(kind.lstrip("bfloat"))
+        return f"tl.full((), {-(1 << (bits - 1))}, tl.int{bits}).to(tl.{kind}, bitcast=True)"
     text = repr(float(number))
     return f"tl.full((), {text if text[-1].isdigit() else f'float({text!r})'}, tl.{kind})"
 
@@ -321,7 +324,11 @@ def _negated(body: KernelText, dtype: str, a: Any) -> Value:
     value = body.operand(a)
     if dtype in RANGES:
         return body.modular("-", constant(0), value, (-value.bounds[1], -value.bounds[0]), dtype)
-    return body.let(f"-{value.text}", dtype)
+    bits = int(dtype.lstrip("bfloat"))  # Triton 3.6 computes -x as 0 - x, which is +0 for 0
+    sign = f"tl.full((), {-(1 << (bits - 1))}, tl.int{bits})"
+    return body.let(
+        f"({_float(value, dtype)}.to(tl.int{bits}, bitcast=True) ^ {sign}).to(tl.{dtype}, bitcast=True)", dtype
+    )
 
 
 def _absolute(body: KernelText, dtype: str, a: Any) -> Value:
