@@ -214,10 +214,6 @@ def register_helpers() -> Any:
         if function not in _registered:
             _registered.add(function)
             register_jitable(**_INLINED, error_model="numpy")(function)
-    for function in _IN_PLACE:
-        if function not in _registered:
-            _registered.add(function)
-            register_jitable(**_INLINED, error_model="numpy", _nrt=False)(function)
     return numba
 
 
