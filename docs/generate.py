@@ -186,11 +186,11 @@ def _docstring(value: Any) -> str:
 
 def records() -> str:
     """The files of records and the types in them, from their docstrings and fields."""
-    from ptxdiff.records import compressed, seal, texts, types
+    from ptxdiff.records import seal, texts, types
 
     head = f"JSON lines, schema {types.SCHEMA}. Each line has `record`, the name of its type, and ends in a checksum."
     parts = ["# Records", f"{head} Unknown fields are refused. [Keep records](../how-to/records.md) has the commands."]
-    for title, module in (("Files", compressed), ("Texts", texts), ("Checksums", seal)):
+    for title, module in (("Files", texts), ("Texts", texts), ("Checksums", seal)):
         parts += [f"## {title}", inspect.cleandoc(module.__doc__ or "").partition("\n\n")[2]]
     for name, value in vars(types).items():
         if dataclasses.is_dataclass(value) and value.__module__ == types.__name__:
@@ -365,7 +365,7 @@ def _definitions(text: str, names: set[str]) -> str:
 
 def write_plots(folder: Path) -> None:
     """Write the plot of each case with approximate forms. A plot that has not changed keeps its time."""
-    from ptxdiff.cli.error_plot import write
+    from ptxdiff.cli.conformance import write
 
     folder.mkdir(parents=True, exist_ok=True)
     for case, found in approximate_forms().items():

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from ptxdiff.model.assemblers import PtxasChoice
 from ptxdiff.model.case import Case
+from ptxdiff.model.compilers import PtxasChoice
 from ptxdiff.model.dialect import AsmCall
 from ptxdiff.model.variants import Context, Variant
 
@@ -88,7 +88,7 @@ class Job:
     """numpy arrays in the formats' storage dtypes, by input name; by-value scalars are zero-dimensional."""
     approximate: str = "hopper"
     """On the emulator: the bits of approximate instructions, one of
-    `ptxdiff.emulator.binding.approximate.APPROXIMATE`."""
+    `ptxdiff.emulator.binding.contraction.APPROXIMATE`."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Outcome:
     the blocks of a kernel in other orders, by the order's words, if different; they are judged too. approximate: by
     output, the approximate instructions that its emulated values may depend on; empty on hardware. device: the UUID of
     the GPU that ran it. undefined: whether the finding is that undefined bits reached a store, an address or a branch.
-    identity: the digest of the experiment (`ptxdiff.model.identity.experiment`); "" if nothing ran. notes: remarks on
+    identity: the digest of the experiment (`ptxdiff.model.identity.definition`); "" if nothing ran. notes: remarks on
     how the bits were made, such as assignments of registers that were not tried. element: the number of the input
     element behind the first finding, if known: replays start there. suspected: of a job that was "not run", the
     outputs of machine code that ran on the CPU and differs from its PTX, where the proof that this ptxas is at fault

@@ -440,7 +440,7 @@ def run_cubin(
     where lanes of a warp part, in several orders. The report has the number of thread instructions and how often each
     form of machine instruction ran; whether a form is believed, `ptxdiff.conformance.taught` says.
 
-    Raises LaunchError for what cannot be launched, and PtxError: Unsupported (of `ptxdiff.sass.errors`) for an
+    Raises LaunchError for what cannot be launched, and PtxError: Unsupported (of `ptxdiff.sass.text`) for an
     instruction that is not in the table, UndefinedBits, MachineFault and TimeLimit. Arrays are then unchanged. Races
     in global memory and faults of timing are not seen.
     """
@@ -475,8 +475,7 @@ def _machine_code(text: str, entry: str | None, ptxas: str | None, opt: int | No
 
 
 def _read(cubin: bytes, entry: str | None, nvdisasm: str | None) -> MachineCode:
-    from ptxdiff.sass.cubin import machine_code
-    from ptxdiff.sass.disassembly import disassembled
+    from ptxdiff.sass.cubin import disassembled, machine_code
     from ptxdiff.triton.targets import tool
 
     return machine_code(cubin, disassembled(cubin, nvdisasm or tool("nvdisasm")), entry)

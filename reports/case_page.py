@@ -11,10 +11,9 @@ from typing import Any
 
 from ptxdiff.records import CaseInfo, Offender, Result, Split, VariantInfo, splits
 from ptxdiff.records.compare import distance
-from ptxdiff.reports.failing_map import FailingMap, failing_map
-from ptxdiff.reports.highlight import Language, Span, runs
+from ptxdiff.reports.charts import FailingMap, failing_map
+from ptxdiff.reports.highlight import Language, Line, Span, excerpt, listing, runs
 from ptxdiff.reports.history import Change, History
-from ptxdiff.reports.listing import Line, excerpt, listing
 from ptxdiff.reports.model import (
     STATES,
     FailureGroup,

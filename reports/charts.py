@@ -8,16 +8,25 @@ because the page forbids `eval`.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import hashlib
+import math
 import os
 import re
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import altair as alt
+
+from ptxdiff.records import Area, Bits, Grid, Result
+from ptxdiff.reports.model import Row, anchor, simplicity
 
 SERIES = [f"var(--series-{n})" for n in range(1, 9)]
 ROWS = alt.NamedData(name="rows")
@@ -223,3 +232,130 @@ def _bundle() -> str:
     bundle = f"(() => {{{vl_convert.javascript_bundle('window.vegaEmbed = vegaEmbed;')}}})();"
     # Only `</script` ends a script element; in a JavaScript string or pattern this backslash changes nothing.
     return re.sub(r"</(?=script)", r"<\\/", bundle, flags=re.IGNORECASE)
+
+
+# The map of where inputs fail over a pair of small inputs, as parts of an inline SVG -------------------------------
+#
+# The counts become an image that serves as a mask. The colour comes from the style sheet, so that the map follows the
+# light, the dark and the printed page. Text beside the map describes it, rectangle by rectangle.
+
+SIZE = 288
+"""The side of the map, in the SVG's units."""
+LARGEST = 256
+# Below the map every second tick has a label, because labels are wider than an eighth of the map.
+_BELOW = 2
+_FAINTEST, _STRONGEST = 120, 255
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A label of an axis: where it stands, and the code there."""
+
+    at: float
+    code: Bits
+
+
+@dataclass(frozen=True)
+class PlotArea:
+    """An area and its frame on the map.
+
+    number: its place in the list, from 1. pairs: the number of pairs in it; 0 if not all of them were tried.
+    """
+
+    number: int
+    x: float
+    y: float
+    width: float
+    height: float
+    area: Area
+    pairs: int
+
+
+@dataclass(frozen=True)
+class FailingMap:
+    """The map of one variant, from its result that compared the most codes."""
+
+    variant: str
+    result: Result
+    grid: Grid
+    anchor: str
+    failing: int
+    image: str
+    rows: tuple[Tick, ...]
+    columns: tuple[Tick, ...]
+    frames: tuple[PlotArea, ...]
+    size: int = SIZE
+
+
+def failing_map(row: Row) -> FailingMap | None:
+    """A row's map; None if none of its results has a valid one."""
+    mapped = [r for r in row.results if r.grid is not None]
+    if not mapped:
+        return None
+    result = min(mapped, key=lambda r: (-r.total, simplicity(r)))
+    grid = result.grid
+    assert grid is not None
+    try:
+        counts = unpacked(grid)
+        return FailingMap(
+            variant=row.variant,
+            result=result,
+            grid=grid,
+            anchor=map_anchor(row.case, row.variant),
+            failing=sum(map(sum, counts)),
+            image=base64.b64encode(_png(counts)).decode(),
+            rows=_ticks(grid.row_ticks),
+            columns=_ticks(grid.column_ticks)[::_BELOW],
+            frames=tuple(_frame(n, area, result) for n, area in enumerate(grid.areas, 1)),
+        )
+    except (ValueError, IndexError, ArithmeticError, zlib.error, struct.error):
+        return None
+
+
+def map_anchor(case: str, variant: str) -> str:
+    """The id of a variant's map."""
+    return anchor("map", case, variant)
+
+
+def unpacked(grid: Grid) -> list[tuple[int, ...]]:
+    """Failing inputs by row and column. Raises ValueError, zlib.error or struct.error for an invalid map."""
+    rows, columns = grid.shape
+    if not (0 < rows <= LARGEST and 0 < columns <= LARGEST):
+        raise ValueError(f"a map of {rows} by {columns}")
+    data = zlib.decompressobj().decompress(base64.b64decode(grid.counts), 4 * rows * columns)
+    return [struct.unpack_from(f"<{columns}I", data, 4 * columns * row) for row in range(rows)]
+
+
+def _ticks(codes: Sequence[Bits]) -> tuple[Tick, ...]:
+    """The ticks of an axis: the last code is at the far end, the others divide the axis evenly."""
+    last = max(1, len(codes) - 1)
+    return tuple(Tick(SIZE * n / last, code) for n, code in enumerate(codes))
+
+
+def _frame(number: int, area: Area, result: Result) -> PlotArea:
+    grid = result.grid
+    assert grid is not None
+    top, bottom = _span(area.row, grid.row_ticks)
+    left, right = _span(area.column, grid.column_ticks)
+    (a, b), (c, d) = (tuple(int(x.bits, 16) for x in side) for side in (area.row, area.column))
+    everything = (int(grid.row_ticks[-1].bits, 16) + 1) * (int(grid.column_ticks[-1].bits, 16) + 1)
+    pairs = (b - a + 1) * (d - c + 1) if result.total >= everything else 0
+    return PlotArea(number, left, top, right - left, bottom - top, area, pairs)
+
+
+def _span(ends: Sequence[Bits], ticks: Sequence[Bits]) -> tuple[float, float]:
+    total = int(ticks[-1].bits, 16) + 1
+    return SIZE * int(ends[0].bits, 16) / total, SIZE * (int(ends[-1].bits, 16) + 1) / total
+
+
+def _png(counts: Sequence[Sequence[int]]) -> bytes:
+    """A grey image: black where nothing fails, brighter by the logarithm of the count. PNG specification, 2003."""
+    greatest = max(map(max, counts)) or 1
+    scale = (_STRONGEST - _FAINTEST) / math.log1p(greatest)
+    level = {n: round(_FAINTEST + scale * math.log1p(n)) if n else 0 for n in {n for row in counts for n in row}}
+    lines = b"".join(b"\0" + bytes(level[n] for n in row) for row in counts)
+    head = struct.pack(">IIBBBBB", len(counts[0]), len(counts), 8, 0, 0, 0, 0)
+    parts = ((b"IHDR", head), (b"IDAT", zlib.compress(lines, 9)), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in parts
+    )

@@ -11,7 +11,7 @@ from ptxdiff.reports.html import standalone
 
 
 def write(facts: Mapping[str, Any], output: Path) -> Path:
-    """Write the page and return its path. facts: as `ptxdiff.fuzz.page.facts` gives them."""
+    """Write the page and return its path. facts: as `ptxdiff.fuzz.files.facts` gives them."""
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_bytes(page(facts).encode("utf-8", "replace"))
     return output

@@ -6,8 +6,11 @@ floats; for SASS it has no lexer. So both are defined here.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pygments.lexer import RegexLexer, bygroups, include
 from pygments.lexers.python import PythonLexer
@@ -107,3 +110,131 @@ def _class(token: Any) -> str:
             return CLASSES[token]
         token = token.parent
     return ""
+
+
+# Compiled code as the page shows it --------------------------------------------------------------------------------
+#
+# The lines of PTX and SASS worth reading, the variant's asm in them, matched lines.
+#
+# The harness puts comments around a variant's asm. Triton puts similar comments around its own loads and stores. PTX
+# and SASS are matched only if the disassembly names the PTX line of each instruction (`nvdisasm -gp`).
+
+BEGIN, END = "// ptxdiff:begin", "// ptxdiff:end"
+TRITON_BEGIN, TRITON_END = "// begin inline asm", "// end inline asm"
+
+Mark = Literal["", "ours", "triton"]
+
+
+class Line(NamedTuple):
+    """One line shown.
+
+    number: for PTX its line in the file as assembled, for SASS the PTX line it came from; 0 if unknown. mark: "ours"
+    for asm that the harness marked, "triton" for asm that Triton wrote itself. invocation: the number of the invocation
+    of the variant's asm that the line belongs to, from 1; 0 for all other lines.
+    """
+
+    number: int
+    text: str
+    mark: Mark = ""
+    invocation: int = 0
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A PTX text and its SASS, as shown; either may be empty."""
+
+    ptx: tuple[Line, ...]
+    sass: tuple[Line, ...]
+
+    @property
+    def lined_up(self) -> bool:
+        """Whether the SASS names the PTX lines that it came from."""
+        return any(line.number for line in self.sass)
+
+
+@lru_cache(maxsize=256)
+def listing(ptx: str, sass: str) -> Listing:
+    """Both texts as shown. The SASS is marked with the help of the PTX."""
+    shown = tuple(ptx_lines(ptx))
+    origin = {line.number: line for line in shown}
+    unknown = Line(0, "")
+    found = ((n, text, origin.get(n, unknown)) for n, text in sass_lines(sass))
+    return Listing(shown, tuple(Line(n, text, of.mark, of.invocation) for n, text, of in found))
+
+
+_HIDDEN = (".loc\t", ".loc ", "$L__tmp", "$L__func_begin", "$L__func_end")
+_TAIL = (".file\t", ".file ", ".section\t", ".section ")
+
+
+def ptx_lines(ptx: str) -> Iterator[Line]:
+    """The lines of PTX worth reading, without line numbers and debug sections. Comments around asm become marks."""
+    mark: Mark = ""
+    count = 0
+    for number, raw in enumerate(ptx.splitlines(), 1):
+        text = raw.strip()
+        if text == BEGIN:
+            mark, count = "ours", count + 1
+        elif text in (END, TRITON_END):
+            mark = ""
+        elif text == TRITON_BEGIN:
+            mark = "triton"
+        elif text.startswith(_TAIL):
+            return
+        elif text and not text.startswith(_HIDDEN) and (mark == "ours" or not text.startswith("//")):
+            yield Line(number, _tidy(raw), mark, count if mark == "ours" else 0)
+
+
+@lru_cache(maxsize=1 << 16)
+def _tidy(raw: str) -> str:
+    code = re.sub(r"\s*// (?:@|-- |%bb).*", "", raw).rstrip()
+    indent = "    " if code[:1].isspace() else ""
+    return indent + re.sub(r"[ \t]+", " ", code.strip())
+
+
+_SASS_LINE = re.compile(r'\s*//## File "\.nv_debug_ptx_txt[^"]*", line (?P<line>\d+)')
+_SASS_CODE = re.compile(r"\s*/\*[0-9a-f]{4,}\*/\s+(?P<code>.*?)\s*(?:/\*.*\*/)?\s*$")
+_SASS_LABEL = re.compile(r"\s*(\.L_\w+):\s*$")
+
+
+def sass_lines(sass: str) -> Iterator[tuple[int, str]]:
+    """The instructions and labels of SASS, each with the PTX line it came from (0: unknown), without the padding."""
+    number = 0
+    labels: list[str] = []  # a label belongs to the instruction after it
+    found: list[tuple[int, str]] = []
+    for raw in sass.splitlines():
+        if m := _SASS_LINE.match(raw):
+            number = int(m["line"])
+        elif m := _SASS_CODE.match(raw):
+            found += [(number, label) for label in labels]
+            found.append((number, _tidy_sass(m["code"])))
+            labels = []
+        elif m := _SASS_LABEL.match(raw):
+            labels.append(f"{m[1]}:")
+    while found and found[-1][1].lstrip().startswith(("NOP", "BRA `(.L_x_", ".L_x_")):
+        found.pop()
+    yield from found
+
+
+@lru_cache(maxsize=1 << 16)
+def _tidy_sass(code: str) -> str:
+    text = re.sub(r"\s+;?$", "", code.rstrip(" ;"))
+    return text if text.startswith("@") else f"    {text}"
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """One invocation of the variant's asm and its SASS. more: the number of other invocations in the same kernel."""
+
+    ptx: tuple[Line, ...]
+    sass: tuple[Line, ...]
+    more: int
+
+
+def excerpt(found: Listing) -> Excerpt | None:
+    """The first invocation of the variant's asm in a listing; None if there is none."""
+    last = max((line.invocation for line in found.ptx), default=0)
+    if not last:
+        return None
+    first = min(line.invocation for line in found.ptx if line.invocation)
+    ptx, sass = (tuple(line for line in lines if line.invocation == first) for lines in (found.ptx, found.sass))
+    return Excerpt(ptx, sass, last - first)

@@ -46,8 +46,8 @@ from ptxdiff.records import (
     record_files,
 )
 from ptxdiff.records.compare import distance
-from ptxdiff.records.compressed import lines_of
 from ptxdiff.records.rules import Contents
+from ptxdiff.records.texts import lines_of
 from ptxdiff.reports.forked import MOST
 from ptxdiff.reports.model import RANK, STATES, STRENGTH, Item, State, state_of, target_order, worst_state
 from ptxdiff.reports.packing import Keeper

@@ -26,8 +26,8 @@ from ptxdiff.records.escaping import visible
 from ptxdiff.records.kill_rate import kill_rate, totals
 from ptxdiff.reports import charts, packing
 from ptxdiff.reports.case_page import COLOURS, SWEPT_SHOWN, CasePage, case_page
+from ptxdiff.reports.charts import map_anchor
 from ptxdiff.reports.conformance import LedgerTable, ledger
-from ptxdiff.reports.failing_map import map_anchor
 from ptxdiff.reports.forked import in_forks
 from ptxdiff.reports.history import KINDS, History, history, seconds
 from ptxdiff.reports.model import EVIDENCE, PROVED, STATES, FailureGroup, View, anchor, reasons, shape_order, view

@@ -24,8 +24,7 @@ from typing import Any, Protocol
 from ptxdiff.records import Result
 from ptxdiff.records.compare import distance
 from ptxdiff.records.escaping import visible
-from ptxdiff.reports.highlight import Language, runs
-from ptxdiff.reports.listing import Line, listing
+from ptxdiff.reports.highlight import Language, Line, listing, runs
 from ptxdiff.reports.model import View, command_of, readability, state_of, with_sass
 
 MARKS = {"": 0, "ours": 1, "triton": 2}

@@ -20,7 +20,7 @@ class BackendSettings:
     limit: the time limit in seconds for work on a GPU, or for one run on the CPU; None for the defaults. sanitize: the
     tool of compute-sanitizer that checks kernels on a GPU; "" for none. disassembled: the targets whose machine code
     the assembler backend also disassembles; None for all. approximate: the bits of approximate instructions on the
-    emulator, one of `ptxdiff.emulator.binding.approximate.APPROXIMATE`.
+    emulator, one of `ptxdiff.emulator.binding.contraction.APPROXIMATE`.
     """
 
     limit: float | None = None

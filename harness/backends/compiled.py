@@ -31,7 +31,7 @@ from ptxdiff.emulator import (
 from ptxdiff.emulator.text import retargeted
 from ptxdiff.jobs import Artifacts, Job, Outcome
 from ptxdiff.model.derive import asm_form
-from ptxdiff.model.identity.experiment import Experiment, emulator
+from ptxdiff.model.identity.definition import Experiment, emulator
 from ptxdiff.model.variants import AsmVariant
 from ptxdiff.records import UNPROVED
 from ptxdiff.triton.build import compiled

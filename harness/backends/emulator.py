@@ -27,7 +27,7 @@ from ptxdiff.jobs import Job, Outcome
 from ptxdiff.model.arguments import format_of
 from ptxdiff.model.compilers import compiler_of
 from ptxdiff.model.derive import AsmForm, asm_form
-from ptxdiff.model.identity.experiment import Experiment, emulator, experiment
+from ptxdiff.model.identity.definition import Experiment, emulator, experiment
 from ptxdiff.model.match import read_only
 from ptxdiff.model.policies import policies
 from ptxdiff.model.variants import AsmVariant, CaseError

@@ -20,8 +20,8 @@ import numpy as np
 from ptxdiff.emulator import Buffer, BufferPointer
 from ptxdiff.processes.child import Device, DeviceFault
 from ptxdiff.sass.cubin import MachineCode, Parameter
-from ptxdiff.sass.errors import Unsupported
 from ptxdiff.sass.run import Ran, parameter_area, run_machine_code
+from ptxdiff.sass.text import Unsupported
 
 FILL = 0xA5
 """What the GPU's memory holds before a launch where the interpreter has undefined bits."""

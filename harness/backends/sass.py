@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ptxdiff.backends.accusation import doubt_of_forms, doubt_of_ptx, standing
 from ptxdiff.backends.assembler import AssemblerBackend, artifacts, assembled, machine, notes
 from ptxdiff.backends.compiled import (
     CompiledKernel,
@@ -30,19 +29,18 @@ from ptxdiff.backends.compiled import (
     placed,
     run_compiled,
 )
+from ptxdiff.backends.first_difference import doubt_of_forms, doubt_of_ptx, first_difference, nan_on_the_way, standing
 from ptxdiff.backends.fused_products import FollowedThread, fused_products, in_words
-from ptxdiff.backends.parting import nan_on_the_way, parting
 from ptxdiff.backends.snippet import error_line
 from ptxdiff.conformance.taught import unsettled
 from ptxdiff.emulator import KERNEL_SECONDS, PtxError, fusable
 from ptxdiff.emulator.kernel.trace import Launched, ThreadTrace, storing_thread
 from ptxdiff.emulator.kernel.trace import followed as ptx_followed
 from ptxdiff.jobs import Job, Outcome
-from ptxdiff.sass.cubin import MachineCode, machine_code
-from ptxdiff.sass.disassembly import disassembled
-from ptxdiff.sass.errors import ScheduleDependence, Unsupported
+from ptxdiff.sass.cubin import MachineCode, disassembled, machine_code
 from ptxdiff.sass.run import Ran, run_machine_code
 from ptxdiff.sass.scoreboards import early_uses
+from ptxdiff.sass.text import ScheduleDependence, Unsupported
 from ptxdiff.sass.trace import TracedInstruction, followed
 from ptxdiff.triton.build import Built
 from ptxdiff.triton.launch import Launch, entry_parameters, launch_of, launched_experiment
@@ -244,7 +242,7 @@ class SassBackend:
         first = place // 4 * 4
         size = tensors[name].layout.unit
         expected = int(np.asarray(meant[name]).reshape(-1).view(f"u{size}")[unit])
-        return parting(trace, steps, buffer.address + first, expected)
+        return first_difference(trace, steps, buffer.address + first, expected)
 
     def _given(self, launch: Launch, job: Job, built: Built) -> _Given | Outcome:
         """What the machine code gives, or the reason why it gives nothing."""

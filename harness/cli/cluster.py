@@ -82,7 +82,7 @@ def _print_nodes(found: list[Node], usable: int, expected: int) -> int:
 
 
 def _kuberay(args: argparse.Namespace) -> int:
-    from ptxdiff.cluster.deployment import NodeGroup, kuberay
+    from ptxdiff.cluster.connect import NodeGroup, kuberay
 
     version = args.ray
     try:
@@ -98,7 +98,7 @@ def _kuberay(args: argparse.Namespace) -> int:
 
 
 def _slurm(args: argparse.Namespace) -> int:
-    from ptxdiff.cluster.deployment import SLURM
+    from ptxdiff.cluster.connect import SLURM
 
     print(SLURM.read_text(encoding="utf-8"), end="")
     return 0

@@ -151,9 +151,8 @@ def _cubins(args: argparse.Namespace) -> int:
 
 
 def _files(args: argparse.Namespace) -> int:
-    from ptxdiff.comparing.files import compare_files
+    from ptxdiff.comparing.files import compare_files, message
     from ptxdiff.comparing.launch import launches
-    from ptxdiff.comparing.words import message
     from ptxdiff.model.variants import CaseError
 
     try:
@@ -166,7 +165,7 @@ def _files(args: argparse.Namespace) -> int:
         raise UsageError(str(e)) from None
     say(message(found))
     if args.report:
-        from ptxdiff.comparing.page import facts
+        from ptxdiff.comparing.files import facts
         from ptxdiff.reports.comparison import write
 
         written = write(facts(found, {name: v.text for name, v in variants.items()}), Path(args.report))

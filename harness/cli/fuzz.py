@@ -98,8 +98,7 @@ def main(args: argparse.Namespace) -> int:
 
 def _on_cluster(args: argparse.Namespace, folder: Path) -> int:
     """Run a campaign on the nodes of a cluster. Returns 1 if it has findings or batches without a result, else 0."""
-    from ptxdiff.cluster.connect import ClusterError
-    from ptxdiff.cluster.join import joined
+    from ptxdiff.cluster.connect import ClusterError, joined
     from ptxdiff.cluster.nodes import CPU, gpu
     from ptxdiff.fuzz.cluster import ClusterFuzz
     from ptxdiff.fuzz.files import JOURNAL
@@ -206,7 +205,7 @@ def _named_target(args: argparse.Namespace) -> str | None:
 
 
 def _plan(args: argparse.Namespace, target: str) -> FuzzPlan:
-    from ptxdiff.fuzz.families import FAMILIES
+    from ptxdiff.fuzz.generate import FAMILIES
     from ptxdiff.fuzz.judge import FuzzPlan
     from ptxdiff.model.targets import capability
 
@@ -266,7 +265,7 @@ def _avoided(files: Sequence[str]) -> frozenset[str]:
 
 def _page(folder: Path) -> None:
     """Write the HTML page on all findings in the folder."""
-    from ptxdiff.fuzz.page import facts
+    from ptxdiff.fuzz.files import facts
     from ptxdiff.reports.findings import write as write_page
 
     say(f"report: {write_page(facts(folder), folder / 'findings.html').resolve()}")

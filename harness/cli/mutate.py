@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from ptxdiff.model.case import Case
     from ptxdiff.model.load import LoadedCase
     from ptxdiff.model.naming import Named
-    from ptxdiff.mutation.campaign import Budget, Tell
-    from ptxdiff.mutation.journal import MutationJournal
+    from ptxdiff.mutation.campaign import Budget, MutationJournal, Tell
     from ptxdiff.records import Mutation, Survivor
 
 MANY = 100  # mutants of a reference; so many take minutes
@@ -100,7 +99,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _journal(path: Path | None) -> MutationJournal | None:
-    from ptxdiff.mutation.journal import MutationJournal
+    from ptxdiff.mutation.campaign import MutationJournal
 
     try:
         return None if path is None else MutationJournal(path)
@@ -112,8 +111,7 @@ def _mutations(
     one: Named, target: str, budget: Budget, subjects: Sequence[str], journal: MutationJournal | None, tell: Tell
 ) -> Iterator[Mutation]:
     """The mutations of a case, from the journal if it has them, else computed and added to the journal."""
-    from ptxdiff.mutation.campaign import mutate
-    from ptxdiff.mutation.journal import MutationRequest
+    from ptxdiff.mutation.campaign import MutationRequest, mutate
 
     if journal is None:
         yield from mutate(one.loaded, one.variants, target, budget, subjects, tell=tell)

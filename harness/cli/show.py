@@ -103,7 +103,7 @@ def _trace(loaded: LoadedCase, name: str, target: str, args: argparse.Namespace)
     """Print a thread's instructions in PTX and in machine code. Returns 1 if there are none."""
     from dataclasses import replace
 
-    from ptxdiff.backends.parting import side_by_side
+    from ptxdiff.backends.first_difference import side_by_side
     from ptxdiff.backends.sass import SassBackend
     from ptxdiff.emulator import PtxError
     from ptxdiff.jobs import Outcome

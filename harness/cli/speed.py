@@ -14,7 +14,7 @@ from ptxdiff.cli import NAMES, UsageError, named
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ptxdiff.model.assemblers import PtxasChoice
+    from ptxdiff.model.compilers import PtxasChoice
     from ptxdiff.model.load import LoadedCase
     from ptxdiff.records import InRegisters, Timing
     from ptxdiff.timing import Session

@@ -59,7 +59,7 @@ def main(args: argparse.Namespace) -> int:
         chosen = one_variant(args.variant)
         if not args.cluster:
             return _sweep(args, chosen)
-        from ptxdiff.cluster.join import joined, project_of
+        from ptxdiff.cluster.connect import joined, project_of
 
         root = project_of(chosen.loaded.path)
         with joined(args.cluster, root) as tasks:
@@ -89,7 +89,7 @@ def _sweep(args: argparse.Namespace, chosen: Named, tasks: Tasks | None = None, 
 
         if tasks and root:
             from ptxdiff.running.shard_worker import shard_digests
-            from ptxdiff.sweep.cluster import ClusterSweep
+            from ptxdiff.sweep.shards import ClusterSweep
 
             facts: dict[str, Any] = {
                 "root": root,

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ptxdiff.cluster import machine_facts
+from ptxdiff.cluster import nodes
 from ptxdiff.locations import ROOT
 from ptxdiff.model.identity.folders import files_below
 
@@ -49,10 +49,8 @@ class Shipment:
         own = OUR_OWN if self.root == ROOT else ()
         made: dict[str, Any] = {"working_dir": str(self.root), "excludes": [*LEFT_OUT, *own]}
         places = {PATH_VARIABLE: os.pathsep.join(self.path), ROOT_VARIABLE: str(self.root)}
-        places |= (
-            {machine_facts.FILES_VARIABLE: files} if (files := os.environ.get(machine_facts.FILES_VARIABLE)) else {}
-        )
-        places[machine_facts.BUILDS_VARIABLE] = machine_facts.builds_setting()
+        places |= {nodes.FILES_VARIABLE: files} if (files := os.environ.get(nodes.FILES_VARIABLE)) else {}
+        places[nodes.BUILDS_VARIABLE] = nodes.builds_setting()
         made["env_vars"] = {**self.variables, **places}
         return made | ({"py_modules": [*self.modules]} if self.modules else {})
 
@@ -66,7 +64,7 @@ def shipment(root: Path, loaded: Iterable[str] | None = None) -> Shipment:
     loaded: names of imported modules; None for all that this process has imported.
     """
     root = root.resolve()
-    return Shipment(root, _outside(root, loaded), _searched(root, sys.path), machine_facts.settings())
+    return Shipment(root, _outside(root, loaded), _searched(root, sys.path), nodes.settings())
 
 
 @functools.cache

@@ -14,8 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ptxdiff.cluster.machine_facts import difference, here
-from ptxdiff.cluster.nodes import Needs, Nodes, selector
+from ptxdiff.cluster.nodes import Needs, Nodes, difference, here, selector
 from ptxdiff.cluster.shipping import arrived
 from ptxdiff.processes.pool import CPUS_VARIABLE
 from ptxdiff.processes.worker import resolve

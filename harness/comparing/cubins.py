@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ptxdiff.backends.parting import parting_of_two
+from ptxdiff.backends.first_difference import first_difference_of_two
 from ptxdiff.backends.sass import CubinRun, SassBackend
 from ptxdiff.emulator import PtxError
 from ptxdiff.jobs import Job, Outcome
@@ -75,6 +75,7 @@ def _parted(found: Sequence[CubinRun], name: str, unit: int) -> str:
         except (PtxError, IndexError):
             return ""
         place = memory[name].place(unit) // 4 * 4
-        if words := parting_of_two(a, b, (memory[name].buffer.address + place, other[name].buffer.address + place)):
+        addresses = memory[name].buffer.address + place, other[name].buffer.address + place
+        if words := first_difference_of_two(a, b, addresses):
             return words
     return ""

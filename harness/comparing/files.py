@@ -4,7 +4,8 @@ reference.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import struct
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import zip_longest
 from typing import Any
@@ -15,12 +16,14 @@ from numpy.typing import NDArray
 from ptxdiff.backends.compiled import compile_job, placed
 from ptxdiff.backends.emulator import EmulatorBackend
 from ptxdiff.comparing import lockstep
-from ptxdiff.comparing.lockstep import ShownDifference
+from ptxdiff.comparing.lockstep import ShownDifference, ShownStep
 from ptxdiff.emulator import PtxError
 from ptxdiff.emulator.kernel.trace import Launched, executed_steps
+from ptxdiff.emulator.text import TYPES
 from ptxdiff.jobs import Job, Outcome
 from ptxdiff.judging.answers import references_digested_once
 from ptxdiff.judging.judge import held_exactly, judge_same
+from ptxdiff.judging.message import EVIDENCE_WORDS
 from ptxdiff.model.arguments import format_of
 from ptxdiff.model.constants import constants_of
 from ptxdiff.model.load import LoadedCase
@@ -285,3 +288,171 @@ def _locate(found: FileComparison, pair: tuple[Job, Job], fuse: tuple[bool, bool
     output = first.output.partition(" ")[0]
     unit = first.index // format_of(pair[0].case.outputs[output]).codes_per_unit
     found.traces = lockstep.locate(a, b, output, unit)
+
+
+# The text of a comparison of two files -----------------------------------------------------------------------------
+
+MOST_FINDINGS = 2
+VERDICTS = {
+    "refused": "not compared: {refused} cannot be run",
+    "different": "different: {differing:,} of {codes:,} codes ({classes})",
+    "faults": "not equal: the runs have faults, so equal bits prove nothing",
+    "nothing compared": "nothing was compared: no run left an output",
+    "nothing shown": "equal, but this shows nothing: {constant} has the same bits everywhere",
+    "equal": "equal: all {codes:,} codes have the same bits in both files",
+}
+
+
+def headline(found: FileComparison) -> str:
+    """The verdict in one line."""
+    a, b = (f.name for f in found.files)
+    words = VERDICTS[found.verdict].format(
+        refused=" and ".join(f.name for f in found.files if f.refused),
+        differing=found.differing,
+        codes=found.codes,
+        classes=", ".join(f"{k} {n}" for k, n in found.classes.items()),
+        constant=", ".join(found.constant_outputs),
+    )
+    return f"{a} and {b} on {found.target}: {words}"
+
+
+def message(found: FileComparison) -> str:
+    """The whole comparison: the verdict, each file against the reference, the first difference, and its cause."""
+    return "\n".join(_lines(found))
+
+
+def _lines(found: FileComparison) -> Iterator[str]:
+    yield headline(found)
+    if found.runs:
+        sets = list(dict.fromkeys(r.partition(" (")[0] for r in found.runs))
+        yield f"  inputs    {', '.join(sets)}, in {len(found.runs)} runs of each file; equal bits on these are no proof"
+        yield f"  evidence  {EVIDENCE_WORDS[found.evidence]}"
+    if any(found.launches):
+        launches = "; ".join(f"{f.name} in {words}" for f, words in zip(found.files, found.launches, strict=True))
+        yield f"  launches  {launches}"
+    if found.left_out:
+        yield f"  left out  {', '.join(found.left_out)}: too many inputs to hold"
+    for file in found.files:
+        yield from (f"  {words}" for words in about(file))
+    if found.first is not None and found.key is not None:
+        yield f"  first     {first_words(found)}"
+        names = [f.name for f in found.files]
+        rows = [*found.first.inputs.items(), (names[0], found.first.expected), (names[1], found.first.got)]
+        width = max(len(n) for n, _ in rows)
+        yield from (f"    {n:<{width}}  {bits.bits}  {bits.value}" for n, bits in rows)
+    if found.traces is not None:
+        yield from difference_lines(found.traces)
+
+
+def first_words(found: FileComparison) -> str:
+    """One line that names the first code that differs, and its run."""
+    assert found.first is not None
+    assert found.key is not None
+    reading = f"; read {found.reading}" if found.reading else ""
+    return f"output {found.first.output}, code {found.first.index}, inputs {found.key.input_set}{reading}"
+
+
+def about(file: ComparedFile) -> Iterator[str]:
+    """Lines about one file: its refusal, its faults, the reference's verdict, and lines that no thread executed."""
+    if file.refused:
+        yield f"{file.name}: {file.refused}"
+        return
+    for finding in file.findings[:MOST_FINDINGS]:
+        yield f"{file.name}: {finding}"
+    if len(file.findings) > MOST_FINDINGS:
+        yield f"{file.name}: and {len(file.findings) - MOST_FINDINGS} more faults on other inputs"
+    if file.fault:
+        yield f"{file.name}: not judged: {file.fault}"
+    elif file.judged:
+        verdict = (
+            f"{file.wrong:,} of {file.judged:,} codes are wrong" if file.wrong else f"right, {file.judged:,} codes"
+        )
+        yield f"{file.name}: by the case's reference and policy: {verdict}"
+    else:
+        yield f"{file.name}: nothing was compared with the case's reference"
+    if file.unexecuted:
+        shown = ", ".join(str(n) for n in sorted(file.unexecuted)[:MOST_LINES])
+        more = f" and {len(file.unexecuted) - MOST_LINES} more" if len(file.unexecuted) > MOST_LINES else ""
+        yield f"{file.name}: never executed on these inputs, so not compared: line {shown}{more}"
+
+
+def difference_lines(found: ShownDifference) -> Iterator[str]:
+    """The first instructions that differ, and the basis of their alignment."""
+    yield f"  traces    {found.words}"
+    for step in found.steps:
+        if step is not None:
+            yield from _step_lines(step)
+    if found.basis:
+        yield f"  alignment {found.basis}"
+
+
+def _step_lines(step: ShownStep) -> Iterator[str]:
+    yield f"    {step.file}:{step.line}  {step.text}"
+    yield f"      {step.thread}" + ("" if step.executed else "; not executed, because its guard is false")
+    for word, registers in (("before", step.before), ("after", step.after)):
+        if registers:
+            yield f"      {word:<6} " + "  ".join(register_words(*r) for r in registers)
+
+
+def register_words(name: str, kind: str, value: int | None) -> str:
+    """`%f3 = 0x3f800000 (1.0)`."""
+    if value is None:
+        return f"{name} = undefined"
+    digits = max(1, TYPES[kind].width // 4) if kind in TYPES else 8
+    bits = f"{name} = {value:#0{digits + 2}x}"
+    if kind in _FLOATS:
+        width, code = _FLOATS[kind]
+        return f"{bits} ({struct.unpack(code, value.to_bytes(width, 'little'))[0]!r})"
+    return bits if kind == "pred" else f"{bits} ({value})"
+
+
+_FLOATS = {"f16": (2, "<e"), "f32": (4, "<f"), "f64": (8, "<d")}
+
+
+# A comparison of two files as plain values -------------------------------------------------------------------------
+#
+# A comparison of two files as plain values, for `ptxdiff.reports.comparison`, which makes an HTML page of them.
+
+CONTEXT = 4
+"""The number of lines of a file that are shown before and after the first instruction that differs."""
+
+
+def facts(found: FileComparison, texts: Mapping[str, str]) -> dict[str, Any]:
+    """The contents of the page. texts: the files' texts, by their names in the comparison."""
+    names = [f.name for f in found.files]
+    first = None
+    if found.first is not None:
+        rows = [*found.first.inputs.items(), (names[0], found.first.expected), (names[1], found.first.got)]
+        first = {"words": first_words(found), "rows": [(n, b.bits, b.value) for n, b in rows]}
+    return {
+        "headline": headline(found),
+        "verdict": found.verdict,
+        "passed": found.passed,
+        "files": [
+            {"name": f.name, "about": [w.removeprefix(f"{f.name}: ") for w in about(f)], "text": texts[f.name]}
+            for f in found.files
+        ],
+        "runs": found.runs,
+        "left_out": found.left_out,
+        "first": first,
+        "traces": _traces(found.traces, texts) if found.traces else None,
+    }
+
+
+def _traces(found: ShownDifference, texts: Mapping[str, str]) -> dict[str, Any]:
+    steps = [_step(s, texts[s.file]) for s in found.steps if s is not None]
+    return {"words": found.words, "basis": found.basis, "steps": steps}
+
+
+def _step(step: ShownStep, text: str) -> dict[str, Any]:
+    lines = text.split("\n")
+    first = max(0, step.line - 1 - CONTEXT)
+    return {
+        "file": step.file,
+        "line": step.line,
+        "thread": step.thread,
+        "executed": step.executed,
+        "context": [(first + k + 1, line) for k, line in enumerate(lines[first : step.line + CONTEXT])],
+        "before": [register_words(*r) for r in step.before],
+        "after": [register_words(*r) for r in step.after],
+    }

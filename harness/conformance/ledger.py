@@ -31,6 +31,12 @@ if TYPE_CHECKING:
     from ptxdiff.conformance.measure import Tally
     from ptxdiff.emulator.isa.forms import Bound
 
+
+from types import MappingProxyType
+
+from ptxdiff.emulator import isa
+from ptxdiff.emulator.isa.forms import FORMS, Bound
+
 PATH = Path(__file__).with_name("ledger.jsonl")
 VERSION = 1
 
@@ -153,9 +159,8 @@ def known() -> Mapping[str, Bound]:
     """Every form that has an entry, by name, sorted: those that a snippet can hold, matrix products, tcgen05."""
     from ptxdiff.conformance import forms
     from ptxdiff.conformance import product_forms as productforms
-    from ptxdiff.conformance import tensor_forms as tensorforms
 
-    found = {**forms.bounds_of(), **productforms.bounds_of(), **tensorforms.bounds_of()}
+    found = {**forms.bounds_of(), **productforms.bounds_of(), **bounds_of()}
     return {name: found[name] for name in sorted(found)}
 
 
@@ -163,11 +168,10 @@ def bound_of(form: str) -> Bound | None:
     """The form of that name in `known`; None if there is none. It searches only forms with the same opcode."""
     from ptxdiff.conformance import forms
     from ptxdiff.conformance import product_forms as productforms
-    from ptxdiff.conformance import tensor_forms as tensorforms
 
     opcode = re.split(r"[. ]", form, maxsplit=1)[0]
-    if opcode == tensorforms.OPCODE:
-        return tensorforms.bounds_of().get(form)
+    if opcode == OPCODE:
+        return bounds_of().get(form)
     products = productforms.bounds_of() if opcode in ("mma", "wgmma") else {}
     return products.get(form) or forms.bounds_with(opcode).get(form)
 
@@ -271,9 +275,8 @@ def _name(book: Ledger, run: Campaign) -> str:
 
 def _unmeasured(form: str, identity: Identity) -> Entry:
     from ptxdiff.conformance import bounds, forms
-    from ptxdiff.conformance import tensor_forms as tensorforms
 
-    if known()[form].form.operation in tensorforms.REFUSED:
+    if known()[form].form.operation in REFUSED:
         return Entry(form, UNCONFIRMED, why="the emulator refuses it")
     lacking = known()[form].requirement_unmet(Target.parse(identity.target))
     if lacking:
@@ -413,3 +416,22 @@ def _plain(function: Any) -> str:
     if ast.get_docstring(node) is not None:
         node.body = node.body[1:] or [ast.Pass()]
     return ast.unparse(node).replace("from ptxdiff.emulator.", f"from {_DIGESTED}")
+
+
+# The forms of tcgen05. No device at hand has them ------------------------------------------------------------------
+#
+# Their evidence is the specification, as the ledger states.
+#
+# Their definitions are those of `ptxdiff.emulator.kernel.warp.mma*`; tests compare them with separate references.
+
+OPCODE = "tcgen05"
+REFUSED = ("tcgen05_ashift",)
+"""Operations that are only declared, so that a kernel with them gets an error that names the operation."""
+
+
+@cache
+def bounds_of() -> Mapping[str, Bound]:
+    """Every form by name, sorted."""
+    isa.load()
+    found = {b.name: b for form in FORMS[OPCODE] for b in form.spellings()}
+    return MappingProxyType({name: found[name] for name in sorted(found)})

@@ -194,7 +194,7 @@ def apart_of(snippet: FormSnippet, expected: Columns, got: Columns) -> NDArray[n
 
 
 def distances(expected: NDArray[Any], got: NDArray[Any], shape: tuple[int, int, int, int]) -> NDArray[np.float64]:
-    """`ptxdiff.conformance.distance` over arrays of registers, also for 64 bits (then rounded to float64)."""
+    """`ptxdiff.conformance.kernels` over arrays of registers, also for 64 bits (then rounded to float64)."""
     codes, width, ebits, mbits = shape
     worst = np.zeros(len(expected))
     for place in range(codes):

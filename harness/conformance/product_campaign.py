@@ -26,6 +26,19 @@ if TYPE_CHECKING:
     from ptxdiff.conformance.fetch import Identity
     from ptxdiff.conformance.ledger import Ledger
 
+
+import hashlib
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from ptxdiff.conformance import products, sparse_tiles
+from ptxdiff.emulator.errors import NotElementwise, PtxError
+from ptxdiff.emulator.kernel.run import Buffer, load_kernel, run_kernel
+from ptxdiff.emulator.kernel.warp import sparse_mma
+from ptxdiff.emulator.numeric.vectorise import Array
+
 LEAST = 2.0
 """Seconds that must be left to begin a form."""
 _device: list[ProductDevice] = []
@@ -102,14 +115,14 @@ def _begin(places: Any) -> None:
 
 def measured_here(form: str, tiles: int, seconds: float, start: int) -> Tally:
     """Measure a form on this process's GPU."""
-    from ptxdiff.conformance import group_rounds, other_products, products
+    from ptxdiff.conformance import group_rounds, products
 
     if not _device:
         _device.append(ProductDevice())
     if form.startswith("wgmma"):
         return group_rounds.measured(_device[0], form, tiles, seconds, start)
     if bounds_of()[form].form.operation != "mma":
-        return other_products.measured(_device[0], form, tiles, seconds, start)
+        return measured(_device[0], form, tiles, seconds, start)
     return products.measured(_device[0], form, tiles, seconds, start)
 
 
@@ -195,3 +208,212 @@ def _places(number: int, target: str) -> list[tuple[int | None, str | None]]:
     names = {g.name for g in fitting[:1]}
     seen: list[str | None] = [g.visible for g in fitting if g.name in names] or [None]
     return [(cores[n % len(cores)], seen[n % len(seen)]) for n in range(number)]
+
+
+# Compare sparse and block-scaled mma on this machine's GPU with the emulator, tile by tile -------------------------
+#
+# Like `products`, with further operands: the metadata of a sparse matrix, or the scales of both. The selector is 0;
+# tests without a GPU check the layouts of its other values.
+
+TILES = 1 << 13
+"""Tiles of one launch."""
+_WARPS = 4
+_SCALES = "%x{0}, {{0, 0}}, %x{1}, {{0, 0}}"
+_BEHIND = {"mma_sp": (1, "%x{0}, 0"), "mma_scaled": (2, _SCALES)}
+_BEHIND["mma_sp_scaled"] = (3, "%x{0}, 0, %x{1}, {{0, 0}}, %x{2}, {{0, 0}}")
+"""Registers of further operands, and how they are written."""
+
+
+@dataclass(frozen=True)
+class OtherKernel:
+    """A form's kernel as PTX, and the emulator's product for the instruction. `extra`: operands after c."""
+
+    text: str
+    kind: str
+    product: Any
+    extra: int
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Registers of a, b, c, the further operands, and d."""
+        return (*self.product.counts[1:], *[1] * self.extra, self.product.counts[0])
+
+
+@cache
+def program(form: str, target: str) -> OtherKernel:
+    """The kernel of a form. Raises PtxError if the emulator refuses it."""
+    bound = bounds_of()[form]
+    kind = bound.form.operation
+    extra, behind = _BEHIND[kind]
+    counts = _counts(form)
+    names = [*"abc", *"xyz"[:extra], "d"]
+    head = ", ".join(f".param .u64 {name}" for name in [*names, "tiles"])
+    lines = [
+        ".version 8.8", f".target {target}", ".address_size 64", f".visible .entry product({head}) {{",
+        f"  .reg .pred %p; .reg .b32 %x<{sum(counts) + extra}>; .reg .b32 %r<9>; .reg .b64 %q<9>;",
+        "  ld.param.u64 %q0, [tiles];",
+        "  mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mov.u32 %r5, %nctaid.x;",
+        f"  shr.u32 %r2, %r0, 5; mad.lo.u32 %r2, %r1, {_WARPS}, %r2; mul.lo.u32 %r5, %r5, {_WARPS};",
+        "  and.b32 %r3, %r0, 31;",
+        "AGAIN:",
+        "  cvt.u64.u32 %q1, %r2; setp.ge.u64 %p, %q1, %q0; @%p bra DONE;",
+    ]  # fmt: skip
+    at, groups, moves = 0, [], []
+    for name, count in zip(names, (*counts[1:], *[1] * extra, counts[0]), strict=True):
+        groups.append("{" + ", ".join(f"%x{at + i}" for i in range(count)) + "}")
+        moves.append(_moves(name, "st" if name == "d" else "ld", count, at))
+        at += count
+    behind = behind.format(*range(sum(counts[1:]), sum(counts[1:]) + extra))
+    lines += [line for some in moves[:-1] for line in some]
+    lines.append(f"  {bound.spelling} {groups[-1]}, {', '.join(groups[:3])}, {behind};")
+    lines += [*moves[-1], "  add.u32 %r2, %r2, %r5; bra AGAIN;", "DONE:", "  ret;", "}"]
+    text = "\n".join(lines) + "\n"
+    step = next(s for s in load_kernel(text).program.steps if s.kind == kind)
+    return OtherKernel(text, kind, step.detail, extra)
+
+
+def _counts(form: str) -> tuple[int, int, int, int]:
+    """Registers of d, a, b and c, from the shape and the types alone."""
+    from ptxdiff.emulator.numeric.tensorcore import BITS
+
+    bound = bounds_of()[form]
+    chosen = bound.modifiers
+    k = int((chosen["shape"] or "").rpartition("k")[2])
+    of_a, of_b = BITS[chosen["atype"] or ""], BITS[chosen["btype"] or ""]
+    stored = k // 2 if bound.form.operation != "mma_scaled" else k
+    if "scaled" in bound.form.operation:
+        of_d = 32
+        of_a, of_b = (4, 4) if k == (128 if stored < k else 64) else (8, 8)
+    else:
+        of_d = BITS[chosen["dtype"] or ""]
+    return of_d // 8, 16 * stored * of_a // 1024, 8 * k * of_b // 1024, of_d // 8
+
+
+def _moves(name: str, opcode: str, count: int, at: int) -> list[str]:
+    lines = [
+        f"  ld.param.u64 %q2, [{name}]; mul.wide.u32 %q3, %r2, {count * 128}; add.s64 %q2, %q2, %q3;",
+        "  mul.wide.u32 %q3, %r3, 4; add.s64 %q2, %q2, %q3;",
+    ]
+    for i in range(count):
+        register, place = f"%x{at + i}", f"[%q2+{i * 128}]"
+        lines.append(
+            f"  {opcode}.global.b32 " + (f"{register}, {place};" if opcode == "ld" else f"{place}, {register};")
+        )
+    return lines
+
+
+def drawn(form: str, target: str, start: int, count: int) -> list[Array]:
+    """Registers of a, b, c and the further operands, tiles x registers x lanes; equal for equal arguments."""
+    known = program(form, target)
+    return loaded(known, drawn_codes(form, target, start, count))
+
+
+def drawn_codes(form: str, target: str, start: int, count: int) -> list[Array]:
+    """Codes of a, b and c as matrices, and the words of the further operands, tiles x 1 x lanes."""
+    known = program(form, target)
+    seed = int.from_bytes(hashlib.sha256(f"{form} {start}".encode()).digest()[:7], "big")
+    rng = np.random.default_rng(seed)
+    kind = np.arange(count) % len(products.KINDS)
+    scaled = "scaled" in known.kind
+    types = ("f32", *known.product.types[:2], "f32") if scaled else known.product.arithmetic.types
+    found = []
+    for operand in (1, 2, 3):
+        table = known.product.tables[operand]
+        codes = products.codes(rng, types[operand], (count, *table.shape[1:]), kind, operand)
+        if scaled and known.product.widths[operand] == 4:
+            codes = codes >> np.uint64(2)  # 4-bit e2m1; those in a byte have two more bits below
+        found.append(codes)
+    scales = [_scales(rng, known, count) for _ in range(2)] if scaled else []
+    if known.kind == "mma_scaled":
+        return [*found, *scales]
+    metadata = sparse_tiles.metadata(rng, known.product.storage, (count, 1, 32))
+    if not scaled:
+        sparse_tiles.cancel(rng, types, known.product.storage, found[0], found[1], kind)
+    return [*found, metadata, *scales]
+
+
+def loaded(known: OtherKernel, codes: list[Array]) -> list[Array]:
+    """Registers of what `drawn_codes` gives."""
+    found = []
+    for operand in (1, 2, 3):
+        words = products.registers(known.product, operand, codes[operand - 1])
+        found.append(words.reshape(len(codes[0]), known.product.counts[operand], 32))
+    return [*found, *codes[3:]]
+
+
+def _scales(rng: np.random.Generator, known: OtherKernel, count: int) -> Array:
+    """Words of four scales: near one; for every eighth tile any code."""
+    around = rng.integers(112, 143, (count, 1, 32, 4)) if known.product.types[2] == "ue8m0" else None
+    codes = rng.integers(0, 256, (count, 1, 32, 4))
+    if around is not None:
+        codes = np.where((np.arange(count) % 8 == 0)[:, None, None, None], codes, around)
+    words: Array = np.ascontiguousarray(codes.astype(np.uint8)).view(np.uint32)[..., 0]
+    return words
+
+
+def emulated(known: OtherKernel, operands: list[Array]) -> Array:
+    """Registers of d, computed by the emulator."""
+    count = len(operands[0])
+    result = np.zeros((count, known.product.counts[0], 32), np.uint32)
+    buffers = [Buffer(x, f"operand {i}") for i, x in enumerate([*operands, result])]
+    run_kernel(
+        load_kernel(known.text), [*buffers, count], (-(-count // _WARPS),), num_threads=32 * _WARPS, races=False,
+        limit=None,
+    )  # fmt: skip
+    return result
+
+
+def computed(known: OtherKernel, codes: list[Array], operands: list[Array]) -> Array:
+    """Registers of d: by the definition's code where a is sparse, else as `emulated`.
+
+    codes: what `drawn_codes` gives, narrowed. operands: the registers of these.
+    """
+    if known.kind != "mma_sp":
+        return emulated(known, operands)
+    product = known.product
+    words = codes[3].reshape(-1, 32)
+    where = sparse_mma.kept(sparse_mma.chunks_of(words, product.storage), product.storage)
+    result = sparse_mma.multiplied(product.arithmetic, codes[0], codes[1], codes[2], where)
+    return products.registers(product, 0, result).reshape(len(words), product.counts[0], 32)
+
+
+def on_device(device: products.ProductDevice, known: OtherKernel, operands: list[Array]) -> Array:
+    """Registers of d, computed by the GPU. Raises PtxError with ptxas's message."""
+    result = np.zeros((len(operands[0]), known.product.counts[0], 32), np.uint32)
+    device.launch(device.kernel(known.text), [*operands, result], 32 * len(result))
+    return result
+
+
+def measured(device: products.ProductDevice, form: str, count: int, seconds: float = math.inf, start: int = 0) -> Tally:
+    """Compare the emulator with the device on `count` tiles, or as many as there is time for.
+
+    The first TILES go through whole kernels. Further ones have a, b, c and what is behind of four of these. start:
+    tells tiles of one run from those of another.
+    """
+    tally = Tally(form, "")
+    ends = time.monotonic() + seconds
+    try:
+        known = program(form, device.identity.target)
+        codes = drawn_codes(form, device.identity.target, start, min(TILES, count))
+        operands = loaded(known, codes)
+        codes = [products.narrow(x, w) for x, w in zip(codes, [*known.product.widths[1:], 32, 32, 32], strict=False)]
+        expected = emulated(known, operands)
+        if not np.array_equal(expected, computed(known, codes, operands)):
+            tally.failure = products.APART
+            return tally
+        products.compare(tally, operands, expected, on_device(device, known, operands))
+        tally.hosted = tally.reached = len(expected)
+        turn = 0
+        while tally.reached < count and time.monotonic() < ends and tally.mismatches <= tally.reached // 8:
+            turn += 1
+            some, moved = (
+                [np.roll(x, turn * place * len(products.KINDS), axis=0) for place, x in enumerate(arrays)]
+                for arrays in (codes, operands)
+            )
+            products.compare(tally, moved, computed(known, some, moved), on_device(device, known, moved))
+            tally.reached += len(expected)
+    except NotElementwise as e:
+        tally.failure = str(e).splitlines()[0]
+    except PtxError as e:
+        tally.refused = str(e).splitlines()[0]
+    return tally

@@ -28,11 +28,10 @@ from ptxdiff.conformance.taught import digest, move_digest
 from ptxdiff.emulator.errors import PtxError
 from ptxdiff.emulator.kernel.memory.space import Buffer
 from ptxdiff.emulator.text.types import TYPES
-from ptxdiff.sass.cubin import MachineCode, machine_codes
-from ptxdiff.sass.disassembly import disassembled
-from ptxdiff.sass.errors import Unsupported
+from ptxdiff.sass.cubin import MachineCode, disassembled, machine_codes
 from ptxdiff.sass.machine import Computed, RefusedStep, prepared
 from ptxdiff.sass.run import Ran, run_machine_code
+from ptxdiff.sass.text import Unsupported
 from ptxdiff.triton.assemble import run_tool
 from ptxdiff.triton.targets import assembler, probe, tool
 

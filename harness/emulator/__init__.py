@@ -15,23 +15,30 @@ from typing import TYPE_CHECKING, Any
 from ptxdiff.emulator.facade import attribute_of
 
 if TYPE_CHECKING:
-    from ptxdiff.emulator.analysis.dataflow import approximate_results, approximate_tensors
+    from ptxdiff.emulator.analysis.dataflow import HAZARDS, Hazard, approximate_results, approximate_tensors, sharing
     from ptxdiff.emulator.analysis.describe import analyse, program_text, refusal, repeated_name, written_input
-    from ptxdiff.emulator.analysis.sharing import HAZARDS, Hazard, sharing
     from ptxdiff.emulator.analysis.trace import Trace, TraceLine, trace
     from ptxdiff.emulator.asm_block import AsmBlock, assemble, emulate
-    from ptxdiff.emulator.binding.approximate import APPROXIMATE, HOPPER, ROUNDED
-    from ptxdiff.emulator.binding.checks import check_inputs, destination
     from ptxdiff.emulator.binding.constraints import (
         REGISTER_WIDTH,
         AsmOperand,
         Constraint,
         bind,
+        check_inputs,
         check_pack,
+        destination,
         parse_constraints,
     )
     from ptxdiff.emulator.binding.contents import Analysis, form_of
-    from ptxdiff.emulator.binding.contraction import Fusable, Fuse, contraction_open, fusable
+    from ptxdiff.emulator.binding.contraction import (
+        APPROXIMATE,
+        HOPPER,
+        ROUNDED,
+        Fusable,
+        Fuse,
+        contraction_open,
+        fusable,
+    )
     from ptxdiff.emulator.binding.packed import in_tritons_form
     from ptxdiff.emulator.binding.special_registers import NEEDS, SPECIAL_REGISTERS
     from ptxdiff.emulator.errors import (
@@ -71,6 +78,9 @@ _NAMES = {
     "analysis.dataflow": (
         "approximate_results",
         "approximate_tensors",
+        "HAZARDS",
+        "Hazard",
+        "sharing",
     ),
     "analysis.describe": (
         "analyse",
@@ -78,11 +88,6 @@ _NAMES = {
         "refusal",
         "repeated_name",
         "written_input",
-    ),
-    "analysis.sharing": (
-        "HAZARDS",
-        "Hazard",
-        "sharing",
     ),
     "analysis.trace": (
         "Trace",
@@ -94,15 +99,6 @@ _NAMES = {
         "assemble",
         "emulate",
     ),
-    "binding.approximate": (
-        "APPROXIMATE",
-        "HOPPER",
-        "ROUNDED",
-    ),
-    "binding.checks": (
-        "check_inputs",
-        "destination",
-    ),
     "binding.constraints": (
         "REGISTER_WIDTH",
         "AsmOperand",
@@ -110,12 +106,22 @@ _NAMES = {
         "bind",
         "check_pack",
         "parse_constraints",
+        "check_inputs",
+        "destination",
     ),
     "binding.contents": (
         "Analysis",
         "form_of",
     ),
-    "binding.contraction": ("Fusable", "Fuse", "contraction_open", "fusable"),
+    "binding.contraction": (
+        "Fusable",
+        "Fuse",
+        "contraction_open",
+        "fusable",
+        "APPROXIMATE",
+        "HOPPER",
+        "ROUNDED",
+    ),
     "binding.packed": ("in_tritons_form",),
     "binding.special_registers": (
         "NEEDS",

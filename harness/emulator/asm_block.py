@@ -11,26 +11,24 @@ from typing import Any
 import numpy as np
 
 from ptxdiff.emulator.binding import control, moves
-from ptxdiff.emulator.binding.approximate import APPROXIMATE, HOPPER, ROUNDED, rounded
 from ptxdiff.emulator.binding.builder import Builder
-from ptxdiff.emulator.binding.checks import check_inputs
 from ptxdiff.emulator.binding.constraints import (
     REGISTER_WIDTH,
     AsmOperand,
     Constraint,
     bind,
+    check_inputs,
     constants_of,
     parse_constraints,
 )
-from ptxdiff.emulator.binding.contraction import fused
+from ptxdiff.emulator.binding.contraction import APPROXIMATE, HOPPER, ROUNDED, fused, rounded
 from ptxdiff.emulator.binding.program import Program
 from ptxdiff.emulator.errors import BindingError, PtxError, UndefinedBits, only_own
 from ptxdiff.emulator.independence import refuse_to_judge
 from ptxdiff.emulator.limits import SNIPPET_SECONDS, Deadline, lanes_together
 from ptxdiff.emulator.machine.data import Argument, DType, Placement, by_lane, dtype_of, load, store, tensors, width_of
 from ptxdiff.emulator.machine.frame import Constants, Frame
-from ptxdiff.emulator.machine.lockstep import run
-from ptxdiff.emulator.machine.origin import traced_back
+from ptxdiff.emulator.machine.lockstep import run, traced_back
 from ptxdiff.emulator.machine.parallel import for_each
 from ptxdiff.emulator.machine.special_registers import named_values, refuse_stand_ins
 from ptxdiff.emulator.numeric.vectorise import UNSIGNED, Array

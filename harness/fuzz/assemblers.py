@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ptxdiff.model.assemblers import PtxasChoice
+from ptxdiff.model.compilers import PtxasChoice
 from ptxdiff.triton.assemble import run_tool
 from ptxdiff.triton.ptxas import assembler_at
 

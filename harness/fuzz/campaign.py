@@ -6,6 +6,7 @@ and each finding; a campaign that is started again with it continues after these
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections import Counter
@@ -17,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from ptxdiff.fuzz.execution import MachineCodeRunner
-from ptxdiff.fuzz.journal import CampaignJournal
 from ptxdiff.fuzz.judge import Batch, BatchJudge, FuzzPlan, JudgedBatch, PtxasFault, prepared
 
 
@@ -131,3 +131,32 @@ def _alone() -> None:
 def kinds(findings: Sequence[PtxasFault]) -> Counter[str]:
     """How many findings there are of each kind."""
     return Counter(f.kind for f in findings)
+
+
+# The journal of a campaign -----------------------------------------------------------------------------------------
+#
+# Its plan, then a line for each finished piece of work, to continue a stopped campaign.
+
+
+class CampaignJournal:
+    """The journal of the campaign with this plan. Raises ValueError for a file of another plan.
+
+    path: of the file; it and its folders are created if missing. plan: the plan's identity, of JSON values.
+    """
+
+    def __init__(self, path: Path, plan: Any) -> None:
+        self.path = path
+        self.earlier: list[dict[str, Any]] = []
+        """The lines that the file had before, without the plan."""
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self.note({"plan": plan})
+            return
+        first, *self.earlier = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+        if first.get("plan") != plan:
+            raise ValueError(f"{path} belongs to another campaign ({first.get('plan')}); choose another folder")
+
+    def note(self, line: Mapping[str, Any]) -> None:
+        """Append a line."""
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")

@@ -16,8 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from ptxdiff.cluster.assigned_gpu import given_gpu
-from ptxdiff.cluster.connect import ClusterError
-from ptxdiff.cluster.join import served
+from ptxdiff.cluster.connect import ClusterError, served
 from ptxdiff.cluster.nodes import CPU, Needs
 from ptxdiff.cluster.tasks import Event, Lost, Tasks, Yielded
 from ptxdiff.emulator import PtxError

@@ -13,11 +13,10 @@ from ptxdiff.emulator import Buffer, PtxError
 from ptxdiff.fuzz.oracle import THREADS, Words
 from ptxdiff.fuzz.program import BLOCK, OUTPUTS
 from ptxdiff.processes.child import Device, DeviceFault
-from ptxdiff.sass.cubin import MachineCode, machine_code, machine_codes
-from ptxdiff.sass.disassembly import disassembled
-from ptxdiff.sass.errors import ScheduleDependence, Unsupported
+from ptxdiff.sass.cubin import MachineCode, disassembled, machine_code, machine_codes
 from ptxdiff.sass.run import Ran, run_machine_code
 from ptxdiff.sass.scoreboards import early_uses
+from ptxdiff.sass.text import ScheduleDependence, Unsupported
 from ptxdiff.triton.targets import tool
 
 LIMIT = 30.0  # seconds for the programs of one module; their loops end after eight iterations

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from ptxdiff.fuzz.assemblers import Ptxas
+from ptxdiff.fuzz.campaign import finding_of
 from ptxdiff.fuzz.judge import PtxasFault
 from ptxdiff.fuzz.oracle import THREADS, emulated, inputs_of
 from ptxdiff.fuzz.program import BLOCK, INPUTS, OUTPUTS
@@ -107,14 +109,14 @@ def story(finding: PtxasFault) -> str:
         told = [f"{who}: {finding.kind}. {finding.words}".strip()]
         if finding.expected != finding.given:
             told.append(f"Words: {_hex(finding.given)}; by the PTX ISA: {_hex(finding.expected)}")
-        return "\n".join([*told, finding.parting] if finding.parting else told)
+        return "\n".join([*told, finding.first_difference] if finding.first_difference else told)
     differ = next(k for k, (a, b) in enumerate(zip(finding.expected, finding.given, strict=True)) if a != b)
     inputs = ", ".join(f"%r{k} = {w:#010x}" for k, w in enumerate(finding.inputs))
     right = " and ".join(finding.right)
     known_by = [
         "The machine code ran on the CPU, instruction by instruction; no GPU has confirmed it. Each form of machine "
         "instruction that ran gave the bits of PTX elsewhere.",
-        finding.parting,
+        finding.first_difference,
     ]
     lines = [
         f"Machine code of {who} gives other bits than this PTX specifies.",
@@ -169,3 +171,38 @@ def sass(finding: PtxasFault, one: Ptxas, target: str) -> str:
         return f"{done.ended}: {done.words}\n"
     found = disassemble(Assembly(done.cubin, {}), str(tool("nvdisasm")))
     return found.text if isinstance(found, Disassembly) else f"{found.words}\n"
+
+
+# The results in a campaign's folder as plain values ----------------------------------------------------------------
+#
+# The results in a campaign's folder as plain values, of which `ptxdiff.reports.findings` makes an HTML page.
+
+
+def facts(folder: Path) -> dict[str, Any]:
+    """The contents of the page: findings by skeleton, and groups of refusals, most frequent first."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for place, fields in _read(folder, "finding.json"):
+        groups.setdefault(fields["skeleton"], []).append(_finding(place, fields))
+    ordered = sorted(groups.items(), key=lambda g: (-sum(f["seen"] for f in g[1]), g[0]))
+    refusals = [{**fields, "place": place.name} for place, fields in _read(folder, "refusal.json")]
+    return {
+        "groups": [{"skeleton": name, "findings": found} for name, found in ordered],
+        "refusals": sorted(refusals, key=lambda r: (-r["seen"], r["signature"])),
+    }
+
+
+def _read(folder: Path, name: str) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    for file in sorted(folder.glob(f"*/{name}")):
+        yield file.parent, json.loads(file.read_text(encoding="utf-8"))
+
+
+def _finding(place: Path, fields: Mapping[str, Any]) -> dict[str, Any]:
+    rows = zip(fields["expected"], fields["given"], strict=True)
+    return {
+        **fields,
+        "place": place.name,
+        "story": story(finding_of(fields)).split("\n"),
+        "inputs": [f"{w:#010x}" for w in fields["inputs"]],
+        "outputs": [(f"{right:#010x}", f"{given:#010x}", right != given) for right, given in rows],
+        "sass": [(file.stem, file.read_text(encoding="utf-8")) for file in sorted(place.glob("*.sass"))],
+    }

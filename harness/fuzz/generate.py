@@ -6,7 +6,6 @@ import random
 import re
 from collections.abc import Mapping
 
-from ptxdiff.fuzz.families import FAMILIES, NEEDS, OF_WHOLE_WARPS
 from ptxdiff.fuzz.program import INPUTS, OUTPUTS, Operand, RandomProgram, Statement, Variable
 
 EDGES = (
@@ -187,3 +186,227 @@ class _Generator:
         for register in kept:  # added only now, so that a statement does not read its own results
             held.setdefault(register.kind, []).append(register)
         return Statement(text, tuple(writes), tuple(reads))
+
+
+# Families of statement shapes from which random programs are made --------------------------------------------------
+#
+# Families of statement shapes from which random programs are made, grouped by the instructions that they test.
+#
+# A shape is PTX with placeholders for registers, by kind (see `fuzz.program`): `<r>` is read, `<r=>` is written.
+# `<r:x1>` and `<r=x1>` also give the register a name, and `<x1>` refers to it. `<r~x1>` is written, and read only
+# within the shape. `<5>` is a constant below 2^5, `<w>` a word of 32 bits, often an edge. Slashes separate
+# alternatives.
+#
+# All shapes have defined results for all inputs: divisors are not zero, exchanges name all threads of a warp, and no
+# operand of a negation is the least integer, for which the ISA (9.7.1, abs and neg) states no result. Multiplications
+# and additions of floats state their rounding, so ptxas must not fuse them. The ISA (9.7.3) does not specify the bits
+# or the sign of a NaN, so floats become bits, or pass on their sign, only after NaN is replaced.
+
+_ROUNDINGS = "rn/rz/rm/rp"
+_EACH = "s32/u32"
+
+FAMILIES: Mapping[str, tuple[str, ...]] = {
+    "integer": (
+        f"add/sub.{_EACH} <r=>, <r>, <r>;",
+        f"mul.lo/hi.{_EACH} <r=>, <r>, <r>;",
+        f"mad.lo/hi.{_EACH} <r=>, <r>, <r>, <r>;",
+        f"min/max.{_EACH} <r=>, <r>, <r>;",
+        "max.s32 <r~t1>, <r>, -2147483647; abs/neg.s32 <r=>, <t1>;",
+        f"sad.{_EACH} <r=>, <r>, <r>, <r>;",
+        "add/sub/min/max.s32 <r=>, <r>, <w>;",
+        "mul.lo.s32 <r=>, <r>, <w>;",
+        "add/sub.sat.s32 <r=>, <r>, <r>;",
+        "or.b32 <r~t1>, <r>, 1; div/rem.u32 <r=>, <r>, <t1>;",
+        "and.b32 <r~t1>, <r>, 1023; or.b32 <r~t2>, <t1>, 1; div/rem.s32 <r=>, <r>, <t2>;",
+        "div/rem.u32 <r=>, <r>, 7/10/641/65537;",
+        "div/rem.s32 <r=>, <r>, 3/5/-9/1000;",
+        f"mul24.lo/hi.{_EACH} <r=>, <r>, <r>;",
+        f"dp4a.{_EACH}.{_EACH} <r=>, <r>, <r>, <r>;",
+        f"dp2a.lo/hi.{_EACH}.{_EACH} <r=>, <r>, <r>, <r>;",
+    ),
+    "bits": (
+        "and/or/xor.b32 <r=>, <r>, <r>;",
+        "and/or/xor.b32 <r=>, <r>, <w>;",
+        "not/cnot.b32 <r=>, <r>;",
+        "shl.b32 <r=>, <r>, <r>;",
+        "shr.u32/s32/b32 <r=>, <r>, <r>;",
+        "shl.b32 <r=>, <r>, <6>;",
+        "shr.u32/s32 <r=>, <r>, <6>;",
+        "lop3.b32 <r=>, <r>, <r>, <r>, <8>;",
+        "prmt.b32 <r=>, <r>, <r>, <16>;",
+        "prmt.b32 <r=>, <r>, <r>, <r>;",
+        "prmt.b32.f4e/b4e/rc8/ecl/ecr/rc16 <r=>, <r>, <r>, <r>;",
+        "bfe.u32/s32 <r=>, <r>, <r>, <r>;",
+        "bfe.u32/s32 <r=>, <r>, <5>, <5>;",
+        "bfi.b32 <r=>, <r>, <r>, <r>, <r>;",
+        "bfi.b32 <r=>, <r>, <r>, <5>, <5>;",
+        "shf.l/r.wrap/clamp.b32 <r=>, <r>, <r>, <r>;",
+        "shf.l/r.wrap.b32 <r=>, <r>, <r>, <5>;",
+        "popc/clz/brev.b32 <r=>, <r>;",
+        "bfind.u32/s32 <r=>, <r>;",
+        "bfind.shiftamt.u32/s32 <r=>, <r>;",
+        "szext.clamp/wrap.s32/u32 <r=>, <r>, <r>;",
+        "bmsk.clamp/wrap.b32 <r=>, <r>, <r>;",
+    ),
+    "narrow integer": (
+        "cvt.u16.u32 <h=>, <r>;",
+        "cvt.u32/s32.u16/s16 <r=>, <h>;",
+        "add/sub.s16/u16 <h=>, <h>, <h>;",
+        "mul.lo/hi.s16/u16 <h=>, <h>, <h>;",
+        "mul.wide.s16/u16 <r=>, <h>, <h>;",
+        "mad.lo.s16/u16 <h=>, <h>, <h>, <h>;",
+        "min/max.s16/u16 <h=>, <h>, <h>;",
+        "max.s16 <h~t1>, <h>, -32767; neg/abs.s16 <h=>, <t1>;",
+        "and/or/xor.b16 <h=>, <h>, <h>;",
+        "shl.b16 <h=>, <h>, <r>;",
+        "shr.u16/s16 <h=>, <h>, <r>;",
+        "mov.b32 {<h=>, <h=>}, <r>;",
+        "mov.b32 <r=>, {<h>, <h>};",
+        "cvt.s8/u8.s32/u32 <h=>, <r>;",
+        "cvt.s32/u32.s8/u8 <r=>, <r>;",
+        "cvt.sat.s8/u8/s16/u16.s32/u32 <h=>, <r>;",
+        "cvt.sat.u32.s32 <r=>, <r>;",
+        "cvt.pack.sat.s8/u8.s32.b32 <r=>, <r>, <r>, <r>;",
+    ),
+    "wide integer": (
+        "mov.b64 <d=>, {<r>, <r>};",
+        "mov.b64 {<r=>, <r=>}, <d>;",
+        "cvt.u64/s64.u32/s32 <d=>, <r>;",
+        "cvt.u32.u64 <r=>, <d>;",
+        "cvt.sat.s32.s64 <r=>, <d>;",
+        "add/sub.s64 <d=>, <d>, <d>;",
+        "mul.lo/hi.s64/u64 <d=>, <d>, <d>;",
+        "mul.wide.s32/u32 <d=>, <r>, <r>;",
+        "mad.wide.s32/u32 <d=>, <r>, <r>, <d>;",
+        "min/max.s64/u64 <d=>, <d>, <d>;",
+        "and/or/xor.b64 <d=>, <d>, <d>;",
+        "not.b64 <d=>, <d>;",
+        "max.s64 <d~t1>, <d>, -9223372036854775807; neg/abs.s64 <d=>, <t1>;",
+        "shl.b64 <d=>, <d>, <r>;",
+        "shr.u64/s64 <d=>, <d>, <r>;",
+        "shl.b64 <d=>, <d>, <6>;",
+        "shr.u64/s64 <d=>, <d>, <6>;",
+        "popc/clz.b64 <r=>, <d>;",
+        "brev.b64 <d=>, <d>;",
+        "bfe.u64/s64 <d=>, <d>, <r>, <r>;",
+        "bfi.b64 <d=>, <d>, <d>, <r>, <r>;",
+        "or.b64 <d~t1>, <d>, 1; div/rem.u64 <d=>, <d>, <t1>;",
+    ),
+    "carries": (
+        "add.cc.u32 <r=>, <r>, <r>; addc.u32 <r=>, <r>, <r>;",
+        "sub.cc.u32 <r=>, <r>, <r>; subc.u32 <r=>, <r>, <r>;",
+        "add.cc.u32 <r=>, <r>, <r>; addc.cc.u32 <r=>, <r>, <r>; addc.u32 <r=>, <r>, 0;",
+        "mad.lo.cc.u32 <r=>, <r>, <r>, <r>; madc.hi.u32 <r=>, <r>, <r>, <r>;",
+        "add.cc.u64 <d=>, <d>, <d>; addc.u64 <d=>, <d>, <d>;",
+        "sub.cc.u64 <d=>, <d>, <d>; subc.u64 <d=>, <d>, <d>;",
+    ),
+    "predicates": (
+        "setp.eq/ne/lt/le/gt/ge.s32/u32 <p=>, <r>, <r>;",
+        "setp.eq/ne/lt/ge.s32/u32 <p=>, <r>, <w>;",
+        "setp.lt/le/gt/ge/eq.s64/u64 <p=>, <d>, <d>;",
+        "setp.lt/eq/gt.u16/s16 <p=>, <h>, <h>;",
+        "setp.lt/gt/ne.and/or/xor.s32 <p=>|<p=>, <r>, <r>, <p>;",
+        "and/or/xor.pred <p=>, <p>, <p>;",
+        "not.pred <p=>, <p>;",
+        "selp.b32 <r=>, <r>, <r>, <p>;",
+        "selp.b64 <d=>, <d>, <d>, <p>;",
+        "set.lt/ge/eq.u32.s32/u32 <r=>, <r>, <r>;",
+        "slct.s32/u32.s32 <r=>, <r>, <r>, <r>;",
+        "mov.b32 <r=v1>, <r>; @<p> add.s32 <v1>, <r>, <r>;",
+        "mov.b32 <r=v1>, <r>; @!<p> xor.b32 <v1>, <r>, <r>;",
+        "mov.b32 <r=v1>, <r>; @<p> shl.b32 <v1>, <r>, <5>;",
+        "mov.b64 <d=v1>, <d>; @<p> sub.s64 <v1>, <d>, <d>;",
+        "@<p:q1> mov.b32 <r=v1>, <r>; @!<q1> mov.b32 <v1>, <r>;",
+    ),
+    "simd": (
+        "vadd2/vsub2/vmin2/vmax2/vabsdiff2/vavrg2.u32.u32.u32 <r=>, <r>, <r>, <r>;",
+        "vadd4/vsub4/vmin4/vmax4/vabsdiff4/vavrg4.u32.u32.u32 <r=>, <r>, <r>, <r>;",
+        "vadd4/vsub4.s32.s32.s32.sat <r=>, <r>, <r>, <r>;",
+        "vabsdiff4.u32.u32.u32.add <r=>, <r>, <r>, <r>;",
+        "vset4/vset2.u32.u32.lt/ge <r=>, <r>, <r>, <r>;",
+    ),
+    "float32": (
+        "mov.b32 <f=>, <r>;",
+        f"cvt.{_ROUNDINGS}.f32.s32/u32 <f=>, <r>;",
+        f"add/sub/mul.{_ROUNDINGS}.f32 <f=>, <f>, <f>;",
+        f"fma.{_ROUNDINGS}.f32 <f=>, <f>, <f>, <f>;",
+        "fma.rn.ftz/sat.f32 <f=>, <f>, <f>, <f>;",
+        "add/mul.rn.ftz/sat.f32 <f=>, <f>, <f>;",
+        "min/max.f32 <f=>, <f>, <f>;",
+        "min/max.NaN/ftz.f32 <f=>, <f>, <f>;",
+        "div.rn/rz.f32 <f=>, <f>, <f>;",
+        "rcp/sqrt.rn.f32 <f=>, <f>;",
+        "setp.eq/lt/le/gt/ge/ne/ltu/geu/num/nan.f32 <p=>, <f>, <f>;",
+        "selp.f32 <f=>, <f>, <f>, <p>;",
+        "cvt.rzi/rni/rmi/rpi.s32/u32.f32 <r=>, <f>;",
+        "cvt.rzi.s64.f32 <d=>, <f>;",
+        "cvt.rni/rzi/rmi/rpi.f32.f32 <f=>, <f>;",
+        "cvt.sat.f32.f32 <f=>, <f>;",
+        "testp.finite/infinite/subnormal/number.f32 <p=>, <f>;",
+        "mul.rn.f32 <f=>, <f>, 0f3F800000/0f40000000/0fBF800000/0f00000000/0f80000000;",
+        "add.rn.f32 <f=>, <f>, 0f3F800000/0f00000000/0f80000000;",
+        "setp.nan.f32 <p~n1>, <f:x1>, <x1>; mov.b32 <r~b1>, <x1>; selp.b32 <r=>, 0x7FC00000, <b1>, <n1>;",
+    ),
+    "float64": (
+        "cvt.rn.f64.s32/u32 <e=>, <r>;",
+        "cvt.rn.f64.s64/u64 <e=>, <d>;",
+        "cvt.f64.f32 <e=>, <f>;",
+        "add/sub/mul.rn/rz.f64 <e=>, <e>, <e>;",
+        "fma.rn/rm.f64 <e=>, <e>, <e>, <e>;",
+        "min/max.f64 <e=>, <e>, <e>;",
+        "setp.lt/ge/eq/nan.f64 <p=>, <e>, <e>;",
+        "cvt.rzi.s32/u32.f64 <r=>, <e>;",
+        "cvt.rzi.s64.f64 <d=>, <e>;",
+        "cvt.rn.f32.f64 <f=>, <e>;",
+        "selp.f64 <e=>, <e>, <e>, <p>;",
+        "setp.nan.f64 <p~n1>, <e:x1>, <x1>; mov.b64 <d~b1>, <x1>; selp.b64 <d=>, 0x7FF8000000000000, <b1>, <n1>;",
+    ),
+    "half": (
+        "mov.b32 <s=>, <r>;",
+        "cvt.rn/rz.f16x2.f32 <s=>, <f>, <f>;",
+        "add/sub/mul.rn.f16x2 <s=>, <s>, <s>;",
+        "fma.rn.f16x2 <s=>, <s>, <s>, <s>;",
+        "fma.rn.sat/relu.f16x2 <s=>, <s>, <s>, <s>;",
+        "add/mul.rn.sat.f16x2 <s=>, <s>, <s>;",
+        "min/max.f16x2 <s=>, <s>, <s>;",
+        "min/max.NaN.f16x2 <s=>, <s>, <s>;",
+        "mov.b32 {<h~x1>, <h~y1>}, <s>; cvt.f32.f16 <f=>, <x1>; cvt.f32.f16 <f=>, <y1>;",
+    ),
+    "bfloat": (
+        "mov.b32 <b=>, <r>;",
+        "cvt.rn/rz.bf16x2.f32 <b=>, <f>, <f>;",
+        "cvt.rn.relu.bf16x2.f32 <b=>, <f>, <f>;",
+        "fma.rn.bf16x2 <b=>, <b>, <b>, <b>;",
+        "fma.rn.relu.bf16x2 <b=>, <b>, <b>, <b>;",
+        "add/sub/mul.rn.bf16x2 <b=>, <b>, <b>;",
+        "min/max.bf16x2 <b=>, <b>, <b>;",
+        "min/max.NaN.bf16x2 <b=>, <b>, <b>;",
+        "and.b32 <r~x1>, <b>, 0xFFFF0000; mov.b32 <f=>, <x1>;",
+        "shl.b32 <r~x1>, <b>, 16; mov.b32 <f=>, <x1>;",
+    ),
+    "conversion": (
+        "cvt.rn.satfinite.e4m3x2/e5m2x2.f32 <h=>, <f>, <f>;",
+        "cvt.rn.satfinite.relu.e4m3x2/e5m2x2.f32 <h=>, <f>, <f>;",
+        "cvt.rn.f16x2.e4m3x2/e5m2x2 <s=>, <h>;",
+        "cvt.rn.satfinite.e4m3x2/e5m2x2.f16x2 <h=>, <s>;",
+    ),
+    "shared memory": (
+        "st.shared.u32 [%own], <r>; ld.shared.u32/s32 <r=>, [%own];",
+        "st.shared.v2.u32 [%own], {<r>, <r>}; ld.shared.u8/s8/u16/s16 <r=>, [%own+4];",
+        "st.shared.v2.u32 [%own], {<r>, <r>}; st.shared.u8 [%own+1], <r>; ld.shared.u32 <r=>, [%own];",
+        "st.shared.u64 [%own], <d>; ld.shared.v2.u32 {<r=>, <r=>}, [%own];",
+    ),
+    "warp": (
+        "shfl.sync.bfly/idx.b32 <r=>, <r>, <5>, 0x1f, 0xFFFFFFFF;",
+        "vote.sync.ballot.b32 <r=>, <p>, 0xFFFFFFFF;",
+        "vote.sync.all/any/uni.pred <p=>, <p>, 0xFFFFFFFF;",
+        "redux.sync.add/min/max.s32/u32 <r=>, <r>, 0xFFFFFFFF;",
+        "redux.sync.and/or/xor.b32 <r=>, <r>, 0xFFFFFFFF;",
+    ),
+}
+
+NEEDS: Mapping[str, int] = {"bfloat": 90, "conversion": 89}
+"""The least compute capability that has all instructions of a family; 80 for families that are not listed."""
+
+OF_WHOLE_WARPS = frozenset({"warp"})
+"""Families that all threads of a warp must execute together, so they are not used within branches and loops."""

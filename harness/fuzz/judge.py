@@ -18,9 +18,8 @@ from ptxdiff.fuzz.execution import MachineCodeInterpreter, MachineCodeRunner, No
 from ptxdiff.fuzz.generate import program
 from ptxdiff.fuzz.oracle import Words, emulated_words, expected, inputs_of, text_of
 from ptxdiff.fuzz.program import BLOCK, OUTPUTS, RandomProgram
-from ptxdiff.fuzz.reduce import Shows, candidates, reduced_by_rounds
-from ptxdiff.fuzz.unroll import unrolled_random
-from ptxdiff.model.assemblers import LEVELS
+from ptxdiff.fuzz.reduce import Shows, candidates, reduced_by_rounds, unrolled_random
+from ptxdiff.model.compilers import LEVELS
 
 TOO_EARLY = "uses a result too early"
 """The kind of a finding on scoreboards (`ptxdiff.sass.scoreboards`)."""
@@ -61,8 +60,8 @@ class PtxasFault:
     labels of those that agree with the emulator on the reduced program. skeleton: its opcodes.
     size: its number of instructions. text: the reduced program as a module with one kernel p0. words: the error text,
     or the reason why nobody is accused. inputs, expected, given: words of the first thread that differs. seen: the
-    number of programs that showed it. interpreted: whether the bits are those of machine code on the CPU. parting: the
-    machine instruction where values first part, and the weakest form that ran.
+    number of programs that showed it. interpreted: whether the bits are those of machine code on the CPU.
+    first_difference: the machine instruction where values first differ, and the weakest form that ran.
     """
 
     kind: str
@@ -78,7 +77,7 @@ class PtxasFault:
     given: tuple[int, ...] = ()
     seen: int = 1
     interpreted: bool = False
-    parting: str = ""
+    first_difference: str = ""
 
 
 @dataclass(frozen=True)
@@ -300,11 +299,11 @@ class BatchJudge:
 
     def _proved(self, finding: PtxasFault, inputs: Words, lane: int, one: Ptxas) -> PtxasFault:
         """A finding of the interpreter; "unsettled" unless it proves a fault of the assembler."""
-        doubt, parting = interpreted_proof(finding.text, self.plan.target, one, inputs, lane)
+        doubt, first_difference = interpreted_proof(finding.text, self.plan.target, one, inputs, lane)
         if not doubt and not finding.right:
             doubt = "no level and no other ptxas gives the emulator's bits"
         kind = "unsettled" if doubt else finding.kind
-        return replace(finding, kind=kind, words=doubt, parting=parting, interpreted=True)
+        return replace(finding, kind=kind, words=doubt, first_difference=first_difference, interpreted=True)
 
     def _is_known(self, made: RandomProgram, one: Ptxas) -> bool:
         """Whether the program contains a known fault's instructions in order. Counts such programs."""
@@ -323,7 +322,7 @@ def interpreted_proof(text: str, target: str, one: Ptxas, inputs: Words, lane: i
 
     lane: a thread with other words.
     """
-    from ptxdiff.backends.accusation import doubt_of_forms, doubt_of_ptx, standing
+    from ptxdiff.backends.first_difference import doubt_of_forms, doubt_of_ptx, standing
 
     done = one.assemble(text, target)
     (found,) = (
@@ -340,7 +339,7 @@ def interpreted_proof(text: str, target: str, one: Ptxas, inputs: Words, lane: i
 
 def _parting(kernel: Kernel, cubin: bytes, inputs: Words, lane: int, given: Words) -> str:
     """Where values of the machine code of p0 first part from the PTX's in a thread, in words."""
-    from ptxdiff.backends.parting import parting
+    from ptxdiff.backends.first_difference import first_difference
     from ptxdiff.emulator.kernel.trace import Launched, followed
     from ptxdiff.sass import trace
 
@@ -354,7 +353,7 @@ def _parting(kernel: Kernel, cubin: bytes, inputs: Words, lane: int, given: Word
     held = buffers()
     steps = trace.followed(MachineCodeInterpreter.code(cubin, "p0"), held, grid, BLOCK, lane)
     address = held[1].address + 4 * (lane * OUTPUTS + place)
-    return parting(ptx, steps, address, int(right[lane, place]))
+    return first_difference(ptx, steps, address, int(right[lane, place]))
 
 
 def _smallest(program: RandomProgram, shows: Shows[RandomProgram]) -> RandomProgram:

@@ -15,8 +15,7 @@ from ptxdiff.conformance import teaching
 from ptxdiff.emulator import PtxError
 from ptxdiff.fuzz.assemblers import Ptxas, assembler
 from ptxdiff.fuzz.execution import MachineCodeInterpreter, NotRead
-from ptxdiff.fuzz.families import FAMILIES
-from ptxdiff.fuzz.generate import program
+from ptxdiff.fuzz.generate import FAMILIES, program
 from ptxdiff.fuzz.oracle import Words, expected, inputs_of, text_of
 from ptxdiff.fuzz.program import RandomProgram
 from ptxdiff.model.targets import capability

@@ -7,14 +7,16 @@ trees of statements; `cut` makes those for kernels of any shape.
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import TypeVar
 
-from ptxdiff.fuzz.program import INPUTS, Operand, RandomProgram, Statement, Variable, renamed
+from ptxdiff.fuzz.pieces import FlowProgram, Piece
+from ptxdiff.fuzz.program import INPUTS, Operand, RandomProgram, Statement, Variable, registers, renamed
 
 P = TypeVar("P", bound=Hashable)
 Shows = Callable[[Sequence[P]], Sequence[bool]]
@@ -233,3 +235,294 @@ def _simpler_operands(program: RandomProgram) -> Iterator[RandomProgram]:
                     statements = list(program.statements)
                     statements[number] = replace(statement, reads=tuple(reads))
                     yield without(RandomProgram(tuple(statements), program.outputs), range(0))
+
+
+# Smaller candidates for `reduce` from a kernel of any shape, with branches, loops and barriers ---------------------
+#
+# A candidate need not be meaningful. The caller runs it in the emulator, which refuses kernels that read undefined
+# bits, race, deadlock or do not end.
+
+_CONSTANTS = ("0", "1", "-1")
+
+StandIn = Callable[[Variable, Sequence[Variable]], Operand | None]
+"""Gives the operand that replaces a register that is no longer written, from the registers written before; None to
+remove the piece that reads it."""
+
+
+def nearest(register: Variable, known: Sequence[Variable]) -> Operand | None:
+    """The latest register of the same kind, else zero."""
+    found = next((k for k in reversed(known) if k.kind == register.kind), None)
+    return found or (None if register.kind == "pred_" else "0")
+
+
+def farthest(register: Variable, known: Sequence[Variable]) -> Operand | None:
+    """The first register of the same kind, else one."""
+    found = next((k for k in known if k.kind == register.kind), None)
+    return found or (None if register.kind == "pred_" else "1")
+
+
+def nothing(register: Variable, known: Sequence[Variable]) -> Operand | None:
+    """None, so that pieces that read the register are removed."""
+    return None
+
+
+_STAND_INS: tuple[StandIn, ...] = (nothing, nearest, farthest)
+
+
+def smaller(program: FlowProgram) -> Iterator[Callable[[], FlowProgram]]:
+    """Smaller kernels, the smallest first.
+
+    First, runs of pieces are removed, from halves down to single pieces. This also removes whole blocks; a removed
+    branch falls through, and a loop without its closing branch runs once. Then guards are dropped, which makes a branch
+    unconditional, and registers that are read become constants or other registers of their kind.
+    """
+    pieces = program.pieces
+    length = 1 << max(0, len(pieces) - 1).bit_length()
+    while length:
+        for first in range(0, len(pieces), length):
+            for by in _STAND_INS:
+                yield partial(_without, pieces, first, length, by)
+        length //= 2
+    for place, piece in enumerate(pieces):
+        if piece.guard is not None:
+            yield partial(_with, pieces, place, replace(piece, guard=None, negated=False))
+        for at in range(piece.outs, len(piece.operands)):
+            operand = piece.operands[at]
+            if isinstance(operand, Variable) and operand.kind != "pred_":
+                others = [v for v in _written_before(pieces, place) if v.kind == operand.kind and v != operand]
+                stand_ins: list[Operand] = [*_CONSTANTS, *others[-1:], *others[:1]]
+                for other in stand_ins:
+                    operands = (*piece.operands[:at], other, *piece.operands[at + 1 :])
+                    yield partial(_with, pieces, place, replace(piece, operands=operands))
+
+
+def _written_before(pieces: tuple[Piece, ...], place: int) -> list[Variable]:
+    return [w for p in pieces[:place] for w in p.writes if isinstance(w, Variable)]
+
+
+def _without(pieces: tuple[Piece, ...], first: int, length: int, by: StandIn) -> FlowProgram:
+    return FlowProgram(settled((*pieces[:first], *pieces[first + length :]), by))
+
+
+def _with(pieces: tuple[Piece, ...], place: int, piece: Piece) -> FlowProgram:
+    return FlowProgram(settled((*pieces[:place], piece, *pieces[place + 1 :]), nearest))
+
+
+def settled(pieces: tuple[Piece, ...], by: StandIn) -> tuple[Piece, ...]:
+    """The pieces without unreachable code, unused labels and instructions whose results are not read."""
+    while True:
+        made = _read(_jumped_to(_reached(_defined(pieces, by))))
+        if made == pieces:
+            return made
+        pieces = made
+
+
+def _defined(pieces: tuple[Piece, ...], by: StandIn) -> tuple[Piece, ...]:
+    """Replace registers that are read but not written. A guard without predicate is dropped, or its piece removed."""
+    written = {w for p in pieces for w in p.writes}
+    known: list[Variable] = []
+    found = []
+    for piece in pieces:
+        if piece.guard is not None and piece.guard not in written:
+            if by is nothing:
+                continue
+            piece = replace(piece, guard=None, negated=False)
+        operands = [by(o, known) if isinstance(o, Variable) and o not in written else o for o in piece.operands]
+        if None in operands:
+            continue
+        found.append(replace(piece, operands=tuple(o for o in operands if o is not None)))
+        known += [w for w in piece.writes if isinstance(w, Variable)]
+    return tuple(found)
+
+
+def _reached(pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
+    """Remove unreachable pieces: those between an unconditional branch or an end and the next label."""
+    found, passes = [], True
+    for piece in pieces:
+        passes = passes or bool(piece.label)
+        if passes:
+            found.append(piece)
+            passes = piece.passes
+    return tuple(found)
+
+
+def _jumped_to(pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
+    """Remove labels without a branch to them, and branches to a removed or directly following label."""
+    labels = {p.label for p in pieces if p.label}
+    targets = {p.target for p in pieces if p.target}
+    found = []
+    for place, piece in enumerate(pieces):
+        if (piece.label and piece.label not in targets) or (piece.target and piece.target not in labels):
+            continue
+        behind = next((k for k in range(place + 1, len(pieces)) if not pieces[k].label), len(pieces))
+        if piece.target and piece.target in {p.label for p in pieces[place + 1 : behind]}:
+            continue
+        found.append(piece)
+    return tuple(found)
+
+
+def _read(pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
+    """Remove instructions whose results no other piece reads, unless they have side effects."""
+    readers: dict[Operand, set[int]] = {}
+    for place, piece in enumerate(pieces):
+        for operand in (*piece.reads, piece.guard):
+            if isinstance(operand, Variable):
+                readers.setdefault(operand, set()).add(place)
+
+    def is_read(place: int, piece: Piece) -> bool:
+        return piece.carries or any(readers.get(w, set()) - {place} for w in piece.writes)
+
+    return tuple(p for k, p in enumerate(pieces) if not p.outs or p.acts or is_read(k, p))
+
+
+# Unroll loops into straight-line copies of their bodies ------------------------------------------------------------
+#
+# Unroll loops into straight-line copies of their bodies, so that each iteration can be reduced separately.
+#
+# The result need not compute the same as the loop, because the caller runs it in the emulator. A loop counter with a
+# constant initial value and step is set to a constant in each copy, so that no copy needs the previous ones.
+
+ROUNDS = (2, 4, 8, 16, 32, 64, 3, 5, 6, 7, *range(9, 16), *range(17, 32))
+"""The numbers of copies to try, in this order. If there are more than needed, the reduction removes the rest."""
+MOST_PIECES = 4096
+_STEP = re.compile(r"(add|sub)\.[bsu](?:16|32|64) «0», «1», (-?(?:0x)?[0-9a-fA-F]+)")
+_BEGIN = re.compile(r"mov\.([bsu](?:16|32|64)) «0», (-?(?:0x)?[0-9a-fA-F]+)")
+
+
+# kernels of any shape ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """An innermost loop: the index of its label, and of the last branch back to it."""
+
+    first: int
+    last: int
+
+
+def unrolled(program: FlowProgram) -> Iterator[Sequence[Making[FlowProgram]]]:
+    """For each innermost loop, the ways to unroll it: kernels without that loop."""
+    pieces = program.pieces
+    for loop in _loops(pieces):
+        counts = [n for n in ROUNDS if n * (loop.last - loop.first) <= MOST_PIECES]
+        yield [partial(_flat_program, pieces, loop, n, leaves) for n in counts for leaves in (False, True)]
+
+
+def _loops(pieces: Sequence[Piece]) -> Iterator[_Loop]:
+    places = {p.label: k for k, p in enumerate(pieces) if p.label}
+    jumps = [(k, places[p.target]) for k, p in enumerate(pieces) if p.target]
+    for first in sorted({to for at, to in jumps if to < at}):
+        last = max(at for at, to in jumps if to == first)
+        inside = range(first, last + 1)
+        # An innermost loop is entered only at its label, and has no other backward branch.
+        entered = any(first < to <= last and at not in inside for at, to in jumps)
+        deeper = any(at in inside and first < to < at for at, to in jumps)
+        if not entered and not deeper and all(at > first for at, to in jumps if to == first):
+            yield _Loop(first, last)
+
+
+def _flat_program(pieces: tuple[Piece, ...], loop: _Loop, rounds: int, leaves: bool) -> FlowProgram:
+    """The kernel with `rounds` copies of a loop's body. leaves: whether a thread may leave after each copy."""
+    body, closing = pieces[loop.first + 1 : loop.last], pieces[loop.last]
+    numbers = iter(range(1 + max(p.label for p in pieces), 1 << 30))
+    inner = [p.label for p in body if p.label]
+    own = pieces[loop.first].label
+    begins = [next(numbers) for _ in range(rounds + 1)]
+    counters = _counters(pieces, loop)
+    copies: list[Piece] = []
+    for number in range(rounds):
+        labels = {label: next(numbers) for label in inner} | {own: begins[number + 1]}
+        copies.append(Piece(label=begins[number]))
+        for piece in body:
+            if piece.writes and piece.writes[0] in counters and _STEP.fullmatch(piece.text):
+                piece = _known(piece, counters[piece.writes[0]], number + 1)
+            target, label = labels.get(piece.target, piece.target), labels.get(piece.label, piece.label)
+            copies.append(replace(piece, target=target, label=label))
+        if leaves and closing.guard is not None:
+            copies.append(replace(closing, negated=not closing.negated, target=begins[rounds]))
+    copies.append(Piece(label=begins[rounds]))
+    return FlowProgram(settled((*pieces[: loop.first], *copies, *pieces[loop.last + 1 :]), nearest))
+
+
+@dataclass(frozen=True)
+class _Counter:
+    """A register with a constant initial value and a constant step. kind: the type of the `mov` that sets it."""
+
+    kind: str
+    begin: int
+    step: int
+
+
+def _counters(pieces: Sequence[Piece], loop: _Loop) -> dict[Operand, _Counter]:
+    """The counters of a loop: registers set to a constant before it, with one constant step in it."""
+    found: dict[Operand, _Counter] = {}
+    for piece in pieces[loop.first : loop.last]:
+        step = _STEP.fullmatch(piece.text)
+        if step is None or piece.guard is not None or piece.operands[0] != piece.operands[1]:
+            continue
+        register = piece.operands[0]
+        before = [p for p in pieces[: loop.first] if register in p.writes]
+        within = [p for p in pieces[loop.first : loop.last] if register in p.writes]
+        begin = _BEGIN.fullmatch(before[-1].text) if before and before[-1].guard is None else None
+        if len(within) == 1 and begin is not None:
+            sign = -1 if step[1] == "sub" else 1
+            found[register] = _Counter(begin[1], int(begin[2], 0), sign * int(step[2], 0))
+    return found
+
+
+def _known(piece: Piece, counter: _Counter, rounds: int) -> Piece:
+    """The step of a counter, replaced by a `mov` of the counter's value after `rounds` iterations."""
+    value = counter.begin + rounds * counter.step
+    return Piece(f"mov.{counter.kind} «0», {value}", piece.operands[:1], 1)
+
+
+# random programs --------------------------------------------------------------------------------------------------
+
+
+MOST_ROUNDS = 8
+"""The most iterations of a random program's loop."""
+
+
+def unrolled_random(program: RandomProgram) -> Iterator[Sequence[Making[RandomProgram]]]:
+    """For each outermost loop of a random program, the ways to unroll it."""
+    for place, statement in enumerate(program.statements):
+        if "{l0}:\n{body}" in statement.text:
+            yield [partial(_flat_random, program, place, rounds) for rounds in range(2, MOST_ROUNDS + 1)]
+
+
+def _flat_random(program: RandomProgram, place: int, rounds: int) -> RandomProgram:
+    loop = program.statements[place]
+    numbers = iter(range(1 + max((r.number for r in registers(program.statements)), default=0), 1 << 30))
+    carried, counter = loop.writes[:2]
+    value: Operand = loop.reads[0]
+    copies: list[Statement] = []
+    for number in range(rounds):
+        count = Variable("r", next(numbers))
+        copies.append(Statement(f"mov.b32 {{w0}}, {number};", (count,)))
+        names: dict[Variable, Operand] = {carried: value, counter: count}
+        copies += _copied(loop.body, names, numbers)
+        value = names.get(loop.result, loop.result) if isinstance(loop.result, Variable) else loop.result
+    after: dict[Variable, Operand] = {carried: value}
+    rest = renamed(program.statements[place + 1 :], after)
+    outputs = tuple(after.get(o, o) if isinstance(o, Variable) else o for o in program.outputs)
+    return RandomProgram((*program.statements[:place], *copies, *rest), outputs)
+
+
+def _copied(
+    statements: Sequence[Statement], names: dict[Variable, Operand], numbers: Iterator[int]
+) -> tuple[Statement, ...]:
+    """A copy of statements that writes new registers. names: replacements for registers that are read; those for the
+    copied registers are added.
+    """
+
+    def of(operand: Operand) -> Operand:
+        return names.get(operand, operand) if isinstance(operand, Variable) else operand
+
+    found = []
+    for statement in statements:
+        reads = tuple(map(of, statement.reads))
+        writes = tuple(Variable(w.kind, next(numbers)) for w in statement.writes)
+        names |= dict(zip(statement.writes, writes, strict=True))
+        body = _copied(statement.body, names, numbers)
+        found.append(replace(statement, reads=reads, writes=writes, body=body, result=of(statement.result)))
+    return tuple(found)

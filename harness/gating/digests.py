@@ -21,11 +21,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ptxdiff.gating.assemblers import HELD, known
 from ptxdiff.gating.baseline import BaselineError, file_name, refuse_strangers
-from ptxdiff.gating.decision import ACCEPTED, RUN, Objection
-from ptxdiff.gating.evidence import weakest
-from ptxdiff.gating.gate import WHOLE_ITEM, Decision, Policy, gate
+from ptxdiff.gating.gate import ACCEPTED, HELD, RUN, WHOLE_ITEM, Decision, Objection, Policy, gate, known, weakest
 from ptxdiff.records import EVIDENCE, VERDICTS, Block, Key, Result, Run, RunRecords, Seal, Share
 from ptxdiff.records.seal import SealError
 

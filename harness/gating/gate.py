@@ -7,25 +7,25 @@ model alone, results that could not run here, and changed definitions.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from ptxdiff.gating.assemblers import assembled
-from ptxdiff.gating.decision import ACCEPTED, CORRECTNESS, REGRESSION, RUN, Objection
-from ptxdiff.gating.evidence import Cell, evidence_of_cells
-from ptxdiff.gating.registers import in_registers
+from ptxdiff.backends import BACKENDS
 from ptxdiff.records import (
     ALONE,
     DECLARED,
     EXPECTED,
     PYTORCH,
+    Evidence,
+    InRegisters,
     Key,
     Result,
     RunRecords,
     Share,
     evidence_of_passes,
+    names_assembler,
     passes,
 )
 from ptxdiff.records.compare import (
@@ -38,7 +38,7 @@ from ptxdiff.records.compare import (
     strength,
     timed_twice,
 )
-from ptxdiff.records.in_registers import MODES
+from ptxdiff.records.in_registers import MODES, lost, undecided
 
 
 @dataclass(frozen=True)
@@ -537,3 +537,167 @@ def _subject(key: Key) -> str:
 
 def _targets(results: Iterable[Result]) -> str:
     return ", ".join(sorted({r.key.target for r in results}))
+
+
+# One decision of the gate, and the gate's exit codes ---------------------------------------------------------------
+
+ACCEPTED, CORRECTNESS, USAGE, REGRESSION = 0, 1, 2, 3
+
+RUN = "run"
+"""The subject of decisions on the run as a whole."""
+
+
+@dataclass(frozen=True)
+class Objection:
+    """One decision of the gate. code: the exit code that it requires; 0 for a remark."""
+
+    code: int
+    subject: str
+    text: str
+
+
+# The evidence of many results together -----------------------------------------------------------------------------
+#
+# Of one backend's passes the weakest counts, of several backends the best.
+#
+# A pack that rests on a model is not proved by other packs of the same backend.
+
+Cell = tuple[str, str, str]
+"""Case, variant and target."""
+
+
+def weakest(results: Sequence[Result]) -> Evidence:
+    """The weakest evidence of the passes among an item's results; without a pass, the best of all."""
+    passes = [r.evidence for r in results if r.verdict == "pass"]
+    return min(passes, key=strength) if passes else max((r.evidence for r in results), key=strength)
+
+
+def evidence_of_cells(executed: Iterable[Result]) -> dict[Cell, str]:
+    """The evidence by cell. executed: passes of backends that execute."""
+    by_backend: dict[tuple[Cell, str], str] = {}
+    for r in executed:
+        place = (r.key.case, r.key.variant, r.key.target), r.key.backend
+        by_backend[place] = min(by_backend.get(place, r.evidence), r.evidence, key=strength)
+    best: dict[Cell, str] = {}
+    for (cell, _), evidence in by_backend.items():
+        best[cell] = max(best.get(cell, "none"), evidence, key=strength)
+    return best
+
+
+# Decisions on assemblers -------------------------------------------------------------------------------------------
+#
+# Whether a run's results come from accepted ones, and from those of the baseline.
+
+BASELINE = "baseline"
+"""The name that stands for the assemblers of the baseline."""
+HELD = "accepted_assemblers"
+"""The entry in the environment of a baseline of digests that lists the assemblers, because its results do not."""
+
+_WITH_PTXAS = tuple(name for name, kind in BACKENDS.items() if kind.chosen_ptxas)
+
+
+def assembled(
+    run: RunRecords, baseline: RunRecords, comparison: Comparison, names: Sequence[str]
+) -> Iterator[Objection]:
+    """The decisions on assemblers. names: of accepted ones; empty for all. Raises ValueError for an illegal name."""
+    for change in comparison.of("assembler"):
+        text = f"{change.detail} of backend {change.key.backend} by {change.after}, in the baseline by {change.before}"
+        yield Objection(ACCEPTED, RUN, f"{text}: equal bits come from two assemblers")
+    if not names:
+        return
+    accepted = [n for n in names if n != BASELINE] + (known(baseline) if BASELINE in names else [])
+    if BASELINE in names and not known(baseline):
+        yield Objection(CORRECTNESS, RUN, "the baseline does not name its assembler: make it again, or give versions")
+    for name in accepted:
+        names_assembler(name, "")  # raises ValueError for an illegal name, whatever the run has
+    made = Counter(r.ptxas for r in run.results if r.key.backend in _WITH_PTXAS and r.verdict != "not run")
+    for label, count in sorted(made.items()):
+        if not any(names_assembler(name, label) for name in accepted):
+            by = f"by {label}" if label else "by an assembler that they do not name"
+            yield Objection(CORRECTNESS, RUN, f"{count} results {by}; accepted are {', '.join(accepted) or 'none'}")
+    for name in accepted:
+        if not any(names_assembler(name, label) for label in made):
+            yield Objection(ACCEPTED, RUN, f"assembler {name} is accepted, but has no result in this run")
+
+
+def known(records: RunRecords) -> list[str]:
+    """The labels of the assemblers that made some records."""
+    held = records.run.environment.get(HELD, ())
+    return sorted({r.ptxas for r in records.results if r.ptxas}.union(map(str, held)))
+
+
+# The gate's decisions on timings in registers that cannot be compared ----------------------------------------------
+#
+# The gate's decisions on timings in registers that cannot be compared. With `--speed` they fail the gate.
+#
+# A timing may be missing, belong to a loop that lost the variant's instructions, or be too noisy to show a loss.
+
+Found = Iterator[tuple[bool, str, str]]
+"""Decisions: whether each fails a gate on speed, its subject, and its words."""
+
+
+def in_registers(run: RunRecords, baseline: RunRecords, redefined: set[tuple[str, str]]) -> Found:
+    """The decisions on timings in registers that cannot be compared. redefined: (case, variant) with a new definition.
+
+    Slower and faster variants are not included: they are among the differences of the two runs.
+    """
+    accepted = {t.key: t for t in baseline.in_registers if t.key.variant != ALONE}
+    timed = {t.key: t for t in run.in_registers if t.key.variant != ALONE}
+    figures = [key for key, t in accepted.items() if not t.words]
+    if figures and not any(not t.words for t in timed.values()):
+        yield True, "run", f"nothing was timed in registers; the baseline has {len(figures)} such timings"
+        return
+    if timed and not accepted:
+        yield False, "run", f"the baseline has no timings in registers; {len(timed)} here are not compared"
+        return
+    for key in sorted(accepted.keys() | timed.keys()):
+        subject = f"{key.case}::{key.variant}"
+        anew = (key.case, key.variant) in redefined
+        for fails, words in _one(accepted.get(key), timed.get(key), _else_timed(key, timed), anew):
+            yield fails, subject, f"in registers on {key.target}, {key.shape}: {words}"
+
+
+def _else_timed(key: Key, timed: Mapping[Key, InRegisters]) -> InRegisters | None:
+    """A timing of the same variant and mode with another loop: another pack, or constant instead of carried inputs."""
+    same = [t for k, t in timed.items() if (*k.item, k.shape) == (*key.item, key.shape) and k != key]
+    return same[0] if same else None
+
+
+def _one(
+    was: InRegisters | None, now: InRegisters | None, other: InRegisters | None, anew: bool
+) -> Iterator[tuple[bool, str]]:
+    """The decisions on one key: whether each fails a gate on speed, and its words.
+
+    other: a timing of the run by another loop. anew: whether the variant has a new definition.
+    """
+    if was is None:
+        if now is not None and not now.words:
+            yield False, "new, so not compared"
+    elif was.words:
+        if now is None or now.words:
+            yield False, f"not timed, as in the baseline: {was.words}"
+    elif now is None:
+        if other is None or other.words:
+            yield True, f"timed in the baseline but not in the run{f': {other.words}' if other else ''}"
+        else:
+            yield not anew, "timed by another loop than in the baseline, so not compared"
+    elif now.words:
+        yield True, f"timed in the baseline but not in the run: {now.words}"
+    elif was.results != now.results:
+        yield not anew, f"{now.results} results per application, {was.results} in the baseline, so not compared"
+    elif words := elsewhere(was, now):
+        yield True, f"{words}, so not compared"
+    else:
+        yield from _compared(was, now, anew)
+
+
+def _compared(was: InRegisters, now: InRegisters, anew: bool) -> Iterator[tuple[bool, str]]:
+    if fewer := lost(was, now):
+        counts = ", ".join(f"{name} {before:g} → {after:g}" for name, (before, after) in fewer.items())
+        yield not anew, f"the loop has fewer instructions than the accepted one, {counts}: it may not time the variant"
+    found = now.beside(was, least=BETWEEN_RUNS)
+    if found.verdict == "too noisy to say":
+        noise = max(now.noise, was.noise)
+        open_ = undecided(found, noise)
+        words = "; it may be slower: time it again" if open_ else ""
+        yield open_, f"too noisy to say, A/A {100 * noise:.1f}%: {change_of(found)}{words}"

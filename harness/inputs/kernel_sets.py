@@ -5,19 +5,295 @@ Beside them a kernel runs on what the case generates (`generated/1`).
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxdiff.inputs import blocks, few_numbers, similar_magnitudes
+from ptxdiff.inputs import few_numbers
+from ptxdiff.inputs.edges import edge_codes
 from ptxdiff.inputs.sets import seed_of, stream
+from ptxdiff.inputs.ties import nearest_below, tie_codes
 from ptxdiff.model.arguments import Argument, format_of
 from ptxdiff.model.case import Case
-from ptxdiff.references.formats import Shaped
+from ptxdiff.model.match import read_only
+from ptxdiff.references.formats import E2M1, E4M3, Format, Shaped, encode, fraction, is_nan, magnitude, pack
+
+# Inputs of kernels that work on blocks of values, such as quantisation with a scale for each block -----------------
+#
+# `blocks/1`.
+#
+# The rows of a tensor of floats are cut into runs: the first row into runs of 16, the second into runs of 32, the third
+# is one run, and so on. The runs take the KINDS in turn, in an order that depends on the names of the case and the
+# input. Each size continues where the previous size stopped. So every kind occurs for each of the three lengths if the
+# rows of all sizes together hold as many runs of that length as there are kinds. Kinds that a format cannot hold are
+# omitted.
+#
+# The formats of the case define "tiny" and "large": a scale underflows near the smallest numbers of any of them.
+
+Codes = NDArray[np.int64]
+
+NAME = "blocks/1"
+_CUTS = (16, 32, None)  # None: a whole row
+_FACTORS = [Fraction(2) ** e for e in range(-3, 4)]  # a scale is the largest magnitude times a constant
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """Runs of one kind: the number of codes in each, the longest, and how often the kind occurred before each."""
+
+    lengths: Codes
+    width: int
+    turns: Codes
+    rng: np.random.Generator
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.lengths), self.width
+
+    def places(self) -> tuple[Codes, Codes]:
+        """A random place in each run, as an index."""
+        column = (self.rng.random(len(self.lengths)) * self.lengths).astype(np.int64)
+        return np.arange(len(self.lengths)), column
+
+    def integers(self, low: int | Codes, high: int | Codes, each: bool = True) -> Codes:
+        """Random integers from `low` up to `high`, both included: one for each code or for each run."""
+        return self.rng.integers(low, high, self.shape if each else (len(self.lengths), 1), np.int64, endpoint=True)
+
+
+@dataclass(frozen=True)
+class _Maker:
+    """Makes runs in one format.
+
+    A size is a code without its sign and ignored bits; `binade` is the step between binades.
+    """
+
+    fmt: Format
+    declared: tuple[Format, ...]
+    name: str
+
+    @property
+    def binade(self) -> int:
+        return 1 << self.fmt.mantissa_bits
+
+    @property
+    def top(self) -> int:
+        return self.fmt.max_finite >> self.fmt.ignored_bits
+
+    def size_below(self, value: Fraction) -> int:
+        """The size of the largest finite value not above `value`, or of the smallest positive one."""
+        smallest, largest = self.fmt.min_positive, self.fmt.max_finite
+        if value <= fraction(self.fmt, smallest):
+            code = smallest
+        else:
+            code = largest if value >= fraction(self.fmt, largest) else nearest_below(self.fmt, value)
+        return code >> self.fmt.ignored_bits
+
+    def limits(self, large: bool) -> Codes:
+        """Sizes near the limits of the declared formats and of e4m3 (a common scale format), each limit in turn."""
+        values = []
+        for fmt in dict.fromkeys((self.fmt, *self.declared, E4M3)):
+            codes = (fmt.max_finite,) if large else (fmt.min_positive, fmt.min_normal)
+            values += [fraction(fmt, c) for c in dict.fromkeys(codes)]
+        sizes = np.array([[self.size_below(v * f) for f in _FACTORS] for v in values], dtype=np.int64)
+        permuted: Codes = read_only(_rng(self.name, "limits").permuted(sizes, axis=1).T.reshape(-1))
+        return permuted
+
+    def grids(self) -> list[tuple[int, Codes]]:
+        """For each narrow format and for integers of 4 and 8 bits: the largest size, and the ties with their
+        neighbours."""
+        found: list[tuple[int, Codes]] = []
+        for grid in dict.fromkeys((E2M1, E4M3, *(f for f in self.declared if f.code_bits <= 8))):
+            last = self.size_below(fraction(grid, grid.max_finite))
+            found.append((last, magnitude(self.fmt, tie_codes(self.fmt, grid, 0))))
+        for bits in (4, 8):
+            most = (1 << (bits - 1)) - 1
+            halves = [h for k in range(most) if (h := _held(self.fmt, Fraction(2 * k + 1, 2))) is not None]
+            found.append((self.size_below(Fraction(most)), np.array(halves, dtype=np.int64)))
+        kept = [(last, np.unique(sizes[(sizes > 0) & (sizes <= last)])) for last, sizes in found]
+        return [(last, read_only(sizes)) for last, sizes in kept if len(sizes)]
+
+    def signed(self, sizes: Codes, negative: Codes | NDArray[np.bool_]) -> Codes:
+        sign = -(1 << 63) if self.fmt.code_bits == 64 else 1 << self.fmt.sign_shift
+        codes: Codes = (sizes << self.fmt.ignored_bits) | np.where(negative, sign if self.fmt.has_sign else 0, 0)
+        return codes
+
+    def either_sign(self, sizes: Codes, runs: _Runs) -> Codes:
+        return self.signed(sizes, runs.integers(0, 1))
+
+    def numbers(self, runs: _Runs, each: bool = True) -> Codes:
+        """Sizes of ordinary numbers; those of one run lie within eight binades."""
+        middle = encode(self.fmt, 1.0) >> self.fmt.ignored_bits
+        middles = middle + self.binade * runs.integers(-8, 8, each=False)
+        sizes: Codes = np.clip(middles + runs.integers(-4 * self.binade, 4 * self.binade, each), 1, self.top)
+        return sizes
+
+    def zeros(self, runs: _Runs) -> Codes:
+        return self.either_sign(np.zeros(runs.shape, np.int64), runs)
+
+    def negative_zeros(self, runs: _Runs) -> Codes:
+        return self.signed(np.zeros(runs.shape, np.int64), np.ones(runs.shape, np.int64))
+
+    def one_nan(self, runs: _Runs) -> Codes:
+        codes = self.either_sign(self.numbers(runs), runs)
+        nans = [c for c in edge_codes(self.fmt) if is_nan(self.fmt, c)]
+        signed64 = np.array([c - (1 << 64) if c >> 63 else c for c in nans], dtype=np.int64)
+        codes[runs.places()] = signed64[runs.turns % len(nans)]
+        return codes
+
+    def one_infinity(self, runs: _Runs) -> Codes:
+        sizes = self.numbers(runs)
+        sizes[runs.places()] = (self.fmt.infinity_code or 0) >> self.fmt.ignored_bits
+        return self.either_sign(sizes, runs)
+
+    def equal(self, runs: _Runs) -> Codes:
+        one = self.signed(self.numbers(runs, each=False), runs.integers(0, 1, each=False))
+        return np.repeat(one, runs.width, axis=1)
+
+    def tiny(self, runs: _Runs) -> Codes:
+        return self._up_to(_limits(self, large=False), runs)
+
+    def large(self, runs: _Runs) -> Codes:
+        return self._up_to(_limits(self, large=True), runs)
+
+    def _up_to(self, limits: Codes, runs: _Runs) -> Codes:
+        most = limits[runs.turns % len(limits)]
+        sizes = runs.integers(np.maximum(most - 3 * self.binade, 0)[:, None], most[:, None])
+        sizes[runs.places()] = most
+        return self.either_sign(sizes, runs)
+
+    def huge_among_tiny(self, runs: _Runs) -> Codes:
+        limits = _limits(self, large=True)
+        huge = limits[runs.turns % len(limits)]
+        sizes = np.maximum(huge[:, None] - runs.integers(10 * self.binade, 30 * self.binade), 1)
+        sizes[runs.places()] = huge
+        return self.either_sign(sizes, runs)
+
+    def ties(self, runs: _Runs) -> Codes:
+        """Ties of a narrow format whose largest value is the run's largest magnitude, all times a power of two."""
+        grids = _grids(self)
+        sizes = np.zeros(runs.shape, np.int64)
+        places = runs.places()
+        for k, (last, middles) in enumerate(grids):
+            chosen = np.flatnonzero(runs.turns % len(grids) == k)
+            low, high = -((last - self.binade) // self.binade), (self.top - last) // self.binade
+            shift = self.binade * runs.rng.integers(max(-6, min(0, low)), min(6, high), (len(chosen), 1), endpoint=True)
+            drawn = runs.rng.choice(middles, (len(chosen), runs.width))
+            drawn[np.arange(len(chosen)), places[1][chosen]] = last
+            sizes[chosen] = np.where(drawn + shift < self.binade, np.minimum(drawn, 1), drawn + shift)
+        return self.either_sign(sizes, runs)
+
+    def powers_of_two(self, runs: _Runs) -> Codes:
+        """Powers of two, those of one run within 16 binades: near one, and anywhere."""
+        last = self.top // self.binade
+        near = (encode(self.fmt, 1.0) >> self.fmt.ignored_bits) // self.binade
+        middle = np.where(runs.turns[:, None] % 2 == 0, near, runs.integers(1, last, each=False))
+        exponents = np.clip(middle + runs.integers(-8, 8), 1, last)
+        return self.either_sign(np.minimum(exponents * self.binade + runs.integers(-1, 1), self.top), runs)
+
+
+# Cached: computing them with fractions is slow, and every run of a tensor uses the same, for all variants and targets.
+_limits = functools.lru_cache(64)(_Maker.limits)
+_grids = functools.lru_cache(64)(_Maker.grids)
+
+KINDS: dict[str, Callable[[_Maker, _Runs], Codes]] = {
+    "zeros": _Maker.zeros,
+    "negative zeros": _Maker.negative_zeros,
+    "NaN": _Maker.one_nan,
+    "infinity": _Maker.one_infinity,
+    "equal": _Maker.equal,
+    "tiny": _Maker.tiny,
+    "large": _Maker.large,
+    "huge among tiny": _Maker.huge_among_tiny,
+    "ties": _Maker.ties,
+    "powers of two": _Maker.powers_of_two,
+}
+
+
+def kinds_of(fmt: Format, name: str) -> list[str]:
+    """The kinds that a format can hold, in the order for a tensor of that name."""
+    lacking = {
+        "zeros": not fmt.has_zero,
+        "negative zeros": not (fmt.has_zero and fmt.has_sign),
+        "NaN": fmt.nan == "none",
+        "infinity": not fmt.infinity,
+    }
+    return [str(k) for k in _rng(name, "kinds").permutation([k for k in KINDS if not lacking.get(k)])]
+
+
+def block_units(
+    fmt: Format,
+    name: str,
+    shape: tuple[int, ...],
+    before: Sequence[tuple[int, ...]],
+    declared: Sequence[Format],
+) -> NDArray[np.generic]:
+    """The storage units of a tensor of floats. before: its shapes at the earlier sizes.
+
+    name: the names of the case and the input. declared: every float format that the case declares.
+    """
+    single = fmt.single
+    maker = _Maker(single, tuple(f.single for f in declared), name)
+    kinds = kinds_of(single, name)
+    rows, width = _flat(fmt, shape)
+    first, starts = 0, [0] * len(_CUTS)
+    for earlier in before:
+        count, wide = _flat(fmt, earlier)
+        for k, cut in enumerate(_CUTS):
+            starts[k] += len(_rows_of(k, first, count)) * _per_row(wide, cut)
+        first += count
+    codes = np.zeros((rows, width), np.int64)
+    rng = _rng(name, str(first))
+    for k, cut in enumerate(_CUTS):
+        chosen = _rows_of(k, first, rows)
+        if not len(chosen) or not width:
+            continue
+        per_row, length = _per_row(width, cut), cut or width
+        lengths = np.full((len(chosen), per_row), length)
+        lengths[:, -1] = width - (per_row - 1) * length
+        numbers = starts[k] + np.arange(lengths.size)
+        runs = np.zeros((lengths.size, length), np.int64)
+        for place, kind in enumerate(kinds):
+            of_kind = np.flatnonzero(numbers % len(kinds) == place)
+            asked = _Runs(lengths.reshape(-1)[of_kind], length, numbers[of_kind] // len(kinds), rng)
+            runs[of_kind] = KINDS[kind](maker, asked)
+        codes[chosen] = runs.reshape(len(chosen), -1)[:, :width]
+    units: NDArray[np.generic] = pack(fmt, codes).reshape(shape)
+    return units
+
+
+def _flat(fmt: Format, shape: tuple[int, ...]) -> tuple[int, int]:
+    return math.prod(shape[:-1]), shape[-1] * fmt.codes_per_unit
+
+
+def _rows_of(cut: int, first: int, rows: int) -> Codes:
+    """The rows with a cut, if `first` rows came before."""
+    return np.arange((cut - first) % len(_CUTS), rows, len(_CUTS))
+
+
+def _per_row(width: int, cut: int | None) -> int:
+    return -(-width // cut) if cut else min(width, 1)
+
+
+def _held(fmt: Format, value: Fraction) -> int | None:
+    """The size of a value, or None if the format does not hold it."""
+    try:
+        return encode(fmt, value) >> fmt.ignored_bits
+    except ValueError:
+        return None
+
+
+def _rng(name: str, what: str) -> np.random.Generator:
+    return np.random.default_rng(seed_of(name, f"{NAME}/{what}"))
+
+
+# --------------------------------------------------------------------------------------------------------------------
 
 Sizes = Mapping[str, int]
 
@@ -58,7 +334,7 @@ def _has_blocks(argument: Argument) -> TypeGuard[Shaped]:
 
 def _blocks_chosen(case: Case, sizes: Sizes) -> Iterator[str]:
     if any(_has_blocks(a) for a in case.inputs.values()):
-        yield blocks.NAME
+        yield NAME
 
 
 def _blocks(case: Case, own: str, name: str, set_name: str, sizes: Sizes) -> NDArray[np.generic] | None:
@@ -68,7 +344,7 @@ def _blocks(case: Case, own: str, name: str, set_name: str, sizes: Sizes) -> NDA
     formats = [format_of(a) for a in (*case.inputs.values(), *case.outputs.values())]
     before = [argument.shape(s) for s in itertools.takewhile(lambda s: dict(s) != dict(sizes), case.sizes)]
     declared = [f for f in formats if f.is_float]
-    return blocks.block_units(argument.format, own, argument.shape(sizes), before, declared)
+    return block_units(argument.format, own, argument.shape(sizes), before, declared)
 
 
 def _few(case: Case, own: str, name: str, set_name: str, sizes: Sizes) -> NDArray[np.generic] | None:
@@ -77,16 +353,16 @@ def _few(case: Case, own: str, name: str, set_name: str, sizes: Sizes) -> NDArra
 
 def _near(case: Case, own: str, name: str, set_name: str, sizes: Sizes) -> NDArray[np.generic] | None:
     argument = case.inputs[name]
-    if not similar_magnitudes.suits(argument):
+    if not few_numbers.suits(argument):
         return None
     size = int(np.prod(argument.shape(sizes))) if isinstance(argument, Shaped) else 1
-    return similar_magnitudes.near_units(case, name, set_name, size, seed_of(own, set_name))
+    return few_numbers.near_units(case, name, set_name, size, seed_of(own, set_name))
 
 
 _STREAMS = ("edges/1", "random/1")
 KERNEL_SETS: tuple[KernelSets, ...] = (
     KernelSets(_STREAMS, lambda case, sizes: _STREAMS, lambda *_: None),
-    KernelSets((blocks.NAME,), _blocks_chosen, _blocks),
+    KernelSets((NAME,), _blocks_chosen, _blocks),
     KernelSets(few_numbers.NAMES, few_numbers.few_sets, _few),
-    KernelSets(similar_magnitudes.NAMES, similar_magnitudes.near_sets, _near),
+    KernelSets(few_numbers.NEAR_NAMES, few_numbers.near_sets, _near),
 )

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from ptxdiff.lint.block import LintedBlock
 from ptxdiff.lint.extract import extract_text
-from ptxdiff.lint.extract.literals import File
+from ptxdiff.lint.extract.strings import File
 from ptxdiff.lint.files import Report, lint_text
 from ptxdiff.lint.settings import Selection
 from ptxdiff.lint.snippet import Edit, Finding, Fix, Snippet, TextOrigin

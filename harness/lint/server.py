@@ -20,7 +20,7 @@ from pygls.uris import to_fs_path
 
 from ptxdiff.lint.engine import ungrouped
 from ptxdiff.lint.extract import PYTHON, SUFFIXES, may_hold_asm
-from ptxdiff.lint.extract.literals import File
+from ptxdiff.lint.extract.strings import File
 from ptxdiff.lint.files import exclusion, lint_text
 from ptxdiff.lint.fixes import replacements
 from ptxdiff.lint.rules import page

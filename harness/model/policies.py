@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+import itertools
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from ptxdiff.model.arguments import flushes
 from ptxdiff.model.declaration import CaseDeclaration
-from ptxdiff.model.intermediates import specification
-from ptxdiff.model.match import FTZ_POLICIES, NAN_POLICIES, FtzPolicy, Match, NanPolicy, exact
+from ptxdiff.model.match import FTZ_POLICIES, NAN_POLICIES, Approximate, FtzPolicy, Match, NanPolicy, exact
 from ptxdiff.model.targets import ALL, TargetSet, normal, target_set
-from ptxdiff.model.variants import Differs, FtzPolicies, Meets, Reference, Variant
+from ptxdiff.model.variants import CaseError, Differs, FtzPolicies, Meets, Reference, Variant, alternatives
+from ptxdiff.references.formats import Format, is_infinity, is_nan, is_subnormal, magnitude, to_float64
 
 
 @dataclass(frozen=True)
@@ -107,3 +110,202 @@ def _target_sets(case: CaseDeclaration, variant: Variant) -> tuple[TargetSet, Ta
 def valid_policy_names() -> dict[str, tuple[str, ...]]:
     """The words that ftz= and nan= accept."""
     return {"ftz": FTZ_POLICIES, "nan": NAN_POLICIES}
+
+
+# Results that are exact given an approximate intermediate value: `exact(through=approximate(...))` -----------------
+#
+# Code that divides approximately and then converts gives one of a few codes: those that the exact last step makes of
+# each intermediate value within the bound of the approximate one. They are enumerated. Each intermediate becomes one
+# more specification of the result, as if the case had named it in `either`, so every judge, sweep, cache and digest
+# treats it like one, and all outputs of one intermediate value must come from the same one.
+#
+# An intermediate value is accepted by the rules that hold for results of `ulp` and `relative` (`ptxdiff.model.match`):
+# NaN, infinities, zeros and their signs are kept, and cross only where the bound says `overflow=` or `underflow=`.
+
+MOST = 64
+"""The most intermediate values that are tried for one result."""
+_ROUNDING = 1 + 2.0**-50
+"""float64 computes a relative bound with at most this error; no two numbers of a narrower format lie so close."""
+
+
+def offsets(step: Approximate) -> int:
+    """The most ulps between an intermediate value and the exact one, in any binade. Raises CaseError above MOST."""
+    bound = step.bound
+    most = int(bound.bound if bound.kind == "ulp" else bound.bound * 2**step.fmt.precision)
+    if 2 * most + 1 > MOST:
+        raise CaseError(
+            f"through=: {bound.describe()} leaves up to {2 * most + 1} values of {step.fmt.name}, and each is tried, "
+            f"at most {MOST}; give the smallest bound that the specification has, or a narrower format"
+        )
+    return most
+
+
+def specification(reference: Reference, match: Mapping[str, Match], outputs: tuple[str, ...]) -> Reference:
+    """A reference with one alternative for every intermediate value that the policies accept; itself if none do.
+
+    match: by output. outputs: all outputs of the case, in order. Equal arguments give the same object.
+    """
+    steps = {n: m.through for n, m in match.items() if m.through is not None}
+    if not steps:
+        return reference
+    key = id(reference), tuple((n, id(s)) for n, s in steps.items()), outputs
+    if key not in _made:
+        _made[key] = reference, steps, _Specification(reference, steps, outputs).either()
+    return _made[key][2]
+
+
+_made: dict[tuple[Any, ...], tuple[Reference, Mapping[str, Approximate], Reference]] = {}
+"""By ids of objects, which are kept alive, so that no others get them."""
+
+
+class _Specification:
+    """The alternatives of one reference. steps: by output, outputs of one step having the same object."""
+
+    def __init__(self, reference: Reference, steps: Mapping[str, Approximate], outputs: tuple[str, ...]) -> None:
+        self.reference, self.outputs = reference, outputs
+        distinct = list({id(s): s for s in steps.values()}.values())
+        self.steps = [(s, tuple(n for n in outputs if steps.get(n) is s)) for s in distinct]
+
+    def either(self) -> Reference:
+        """The reference itself and every other reading as its alternatives. Raises CaseError for too many."""
+        own = alternatives(self.reference)
+        readings = list(itertools.product(*(_readings(s) for s, _ in self.steps)))
+        if len(readings) > MOST:
+            raise CaseError(f"through=: {len(readings)} combinations of intermediate values; at most {MOST} are tried")
+        # Outputs of no step come from the reference, so each of its alternatives goes with each intermediate value.
+        rest = own if set(self.outputs) - {n for _, outputs in self.steps for n in outputs} else own[:1]
+        made = [self._at(r, reading) for r in rest for reading in readings]
+
+        def exactly(*codes: Any) -> Any:
+            return own[0](*codes)
+
+        exactly.alternatives = (*own, *made)  # type: ignore[attr-defined]
+        exactly.runs_on = getattr(own[0], "runs_on", "torch")  # type: ignore[attr-defined]
+        exactly.__qualname__ = getattr(self.reference, "__qualname__", "reference")
+        return exactly
+
+    def _at(self, reference: Reference, readings: tuple[tuple[int, Flush], ...]) -> Reference:
+        """The reference with the outputs of each step as the last step makes them of one intermediate value."""
+        steps, names = self.steps, self.outputs
+
+        def through(*codes: Any, **options: Any) -> Any:
+            found: dict[str, Any] = {}
+            for (step, outputs), (offset, flush) in zip(steps, readings, strict=True):
+                results = at_offset(step, codes, offset, flush, flushing=bool(options))
+                if len(results) != len(outputs):
+                    raise ValueError(
+                        f"then= of through= gave {len(results)} results for {len(outputs)} outputs; return one tensor "
+                        f"of codes for each of {', '.join(outputs)}, in this order"
+                    )
+                found |= dict(zip(outputs, results, strict=True))
+            if len(found) < len(names):
+                answer = reference(*codes, **options)
+                found = dict(zip(names, answer, strict=True)) | found
+            return tuple(found[n] for n in names)
+
+        through.__signature__ = inspect.signature(reference)  # type: ignore[attr-defined]
+        through.runs_on = getattr(reference, "runs_on", "torch")  # type: ignore[attr-defined]
+        through.made_of = tuple(f for s, _ in steps for f in (s.step, s.then))  # type: ignore[attr-defined]
+        through.exact = all(offset == 0 for offset, _ in readings)  # type: ignore[attr-defined]
+        through.__qualname__ = f"{getattr(reference, '__qualname__', 'reference')}, its through="
+        return through
+
+
+def exact_readings(reference: Reference) -> Iterator[Reference]:
+    """The alternatives of a `specification` that compute the results of the exact intermediate value by its step."""
+    return (r for r in alternatives(reference) if getattr(r, "exact", False))
+
+
+Flush = Literal["", "codes", "step"]
+"""How an intermediate value is flushed: not at all, if its code is subnormal, or as the approximate step decides."""
+
+
+def _readings(step: Approximate) -> list[tuple[int, Flush]]:
+    """The distances in ulp of the intermediate values to try, each with how it is flushed; exact ones first."""
+    most = offsets(step)
+    ordered = sorted(range(-most, most + 1), key=abs)
+    found: list[tuple[int, Flush]] = []
+    if step.ftz != "never":
+        found = [(offset, "codes") for offset in ordered]
+        if _takes_ftz(step.step):
+            found.insert(0, (0, "step"))
+    if step.ftz != "required":
+        found += [(offset, "") for offset in ordered]
+    return found
+
+
+def at_offset(
+    step: Approximate, codes: tuple[Any, ...], offset: int, flush: Flush = "", *, flushing: bool = False
+) -> tuple[Any, ...]:
+    """What the last step makes of the intermediate value `offset` ulps from the exact one; where the bound refuses
+    that one, of the exact one.
+
+    flushing: the results of the last step are flushed.
+    """
+    fmt = step.fmt
+    value = step.step(*map(_copied, codes), **({"ftz": "results"} if flush == "step" else {}))
+    if offset:
+        value = _moved(fmt, step.bound, value, offset)
+    if flush:
+        value = value ^ ((value & fmt.magnitude_mask) * is_subnormal(fmt, value))
+    arguments = (value,) if parameters_of(step.then) == 1 else (value, *codes)
+    options = {"ftz": "results"} if flushing and _takes_ftz(step.then) else {}
+    found = step.then(*arguments, **options)
+    return tuple(found) if isinstance(found, tuple | list) else (found,)
+
+
+def _copied(codes: Any) -> Any:
+    """A copy of a torch tensor, which a reference may change; a numpy array, which it cannot."""
+    return codes.clone() if hasattr(codes, "clone") else codes
+
+
+def _moved(fmt: Format, bound: Match, codes: Any, offset: int) -> Any:
+    """The codes `offset` ulps farther from zero, where the bound accepts them; elsewhere the codes themselves.
+
+    numpy arrays or torch tensors of int64, without control flow that depends on them.
+    """
+    size = magnitude(fmt, codes)
+    largest = fmt.max_finite >> fmt.ignored_bits
+    moved = size + offset
+    fits = (moved >= 0) & (moved <= largest) & ~is_nan(fmt, codes)
+    if not bound.overflow:
+        fits = fits & (size <= largest)
+    elif fmt.infinity_code is not None:
+        fits = fits | ((moved == largest + 1) & (size <= largest))
+    if not bound.underflow:
+        fits = fits & (moved != 0) & (size != 0)
+    difference = (size ^ moved) << fmt.ignored_bits
+    if bound.kind == "relative":
+        fits = fits & _within(fmt, bound, codes, codes ^ (difference * fits))
+    return codes ^ (difference * fits)
+
+
+def _within(fmt: Format, bound: Match, exactly: Any, other: Any) -> Any:
+    """Whether numbers of one sign lie within a relative bound."""
+    one, two = _size(fmt, exactly), _size(fmt, other)
+    return abs(two - one) <= one * (float(bound.bound) * _ROUNDING)
+
+
+def _size(fmt: Format, codes: Any) -> Any:
+    """Magnitudes in float64; that of infinity is the number that would follow the largest finite one."""
+    infinite = is_infinity(fmt, codes)
+    largest = codes ^ (((magnitude(fmt, codes) << fmt.ignored_bits) ^ fmt.max_finite) * infinite)
+    return abs(to_float64(fmt, largest)) + infinite * 2.0 ** (fmt.bias - fmt.mantissa_bits)
+
+
+def parameters_of(function: Callable[..., Any]) -> int:
+    """How many positional arguments a function needs; -1 for any number, or where that is not known."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return -1
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return -1
+    return sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty for p in parameters)
+
+
+def _takes_ftz(then: Callable[..., Any]) -> bool:
+    try:
+        return "ftz" in inspect.signature(then).parameters
+    except (TypeError, ValueError):
+        return False

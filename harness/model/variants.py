@@ -25,7 +25,7 @@ MatchPolicy = Match | Mapping[str, Match]
 FtzPolicies = FtzPolicy | Mapping[str, FtzPolicy]
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Diagnoses of failures, besides the class of difference. `ptxdiff.running.diagnosis` tests each by reproducing the
+# Diagnoses of failures, besides the class of difference. `ptxdiff.running.judgements` tests each by reproducing the
 # wrong bits.
 CLOBBER = "missing early clobber"
 REVERSED = "results reversed within registers"

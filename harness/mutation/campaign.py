@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import random
 import sys
 import time
@@ -10,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, TypeVar
 
 from ptxdiff.emulator import KERNEL_SECONDS
@@ -19,13 +22,15 @@ from ptxdiff.model.load import LoadedCase
 from ptxdiff.model.policies import policies
 from ptxdiff.model.reference import ReferenceFault, apply_reference
 from ptxdiff.model.variants import AsmVariant, CaseError, KernelVariant, Reference
-from ptxdiff.mutation import asm, inline, kernels, source
+from ptxdiff.mutation import asm, kernels, source
 from ptxdiff.mutation.asm import AsmMutant
 from ptxdiff.mutation.settle import Search, Settlement, settle_asm, settle_reference
 from ptxdiff.mutation.source import SourceMutant, swapped
 from ptxdiff.mutation.trial import Subject, Trial, mutated, texts_of, trial_of, try_asm
-from ptxdiff.records import Mutation, Survivor
+from ptxdiff.records import Mutation, RecordError, Survivor, from_json, to_json
+from ptxdiff.running.item import Item
 from ptxdiff.running.plan import sets_of
+from ptxdiff.running.reuse import key_of
 from ptxdiff.triton.spec import Digests
 
 SUBJECTS = ("asm", "ptx", "reference")
@@ -112,7 +117,7 @@ def _of_variant(subject: Subject, name: str, budget: Budget, unfit: Callable[[Su
         return tally.done(words, started) if words else _of_asm(subject, name, variant, budget, tally)
     if kernels.is_given(subject, name):
         return _of_kernels(subject, name, budget, tally, unfit)
-    blocks = inline.blocks_of(subject, name)
+    blocks = kernels.blocks_of(subject, name)
     words = blocks if isinstance(blocks, str) else unfit(subject, name)
     if words or isinstance(blocks, str):
         return tally.done(words, started)
@@ -204,16 +209,16 @@ def _of_asm(subject: Subject, name: str, variant: AsmVariant, budget: Budget, ta
     return tally.done("", started)
 
 
-def _of_inline(subject: Subject, name: str, blocks: inline.Blocks, budget: Budget, tally: _Tally) -> Mutation:
+def _of_inline(subject: Subject, name: str, blocks: kernels.Blocks, budget: Budget, tally: _Tally) -> Mutation:
     """The mutants of the inline asm within one variant's Triton functions."""
     started = time.monotonic()
     from ptxdiff.emulator import PtxError
 
     try:
-        every = inline.inline_mutants(blocks)
+        every = kernels.inline_mutants(blocks)
     except PtxError as e:
         return tally.done(" ".join(str(e).split()), started)
-    _placed(subject, name, every, budget, tally, inline.try_inline, inline.settle_inline)
+    _placed(subject, name, every, budget, tally, kernels.try_inline, kernels.settle_inline)
     return tally.done("", started)
 
 
@@ -363,3 +368,67 @@ def _refused(subject: Subject, reference: Reference, mutant: SourceMutant) -> bo
         except ReferenceFault:
             return True
     return False
+
+
+# A journal of finished mutations -----------------------------------------------------------------------------------
+#
+# A journal of finished mutations, one line for each variant or reference, with which a stopped command continues.
+#
+# A line is reused only if everything that decides it is unchanged: the case, the harness, the installed packages, the
+# target and the budget (`ptxdiff.running.reuse.key_of`).
+
+_LASTING = ("", "it has no asm of its own")
+"""Only mutations with these words are stored, because a case that does not pass or compile now may do so later."""
+
+
+class MutationJournal:
+    """The journal in a file, which is created at the first entry. Raises ValueError for a file of another kind."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._known: dict[str, Mutation] = {}
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        if text and not text.endswith("\n"):  # a process ended while it wrote its last line
+            text = text[: text.rfind("\n") + 1]
+            path.write_text(text, encoding="utf-8")
+        for number, line in enumerate(text.splitlines(), 1):
+            try:
+                entry = json.loads(line)
+                made = from_json(entry["mutation"])
+                key = entry["key"]
+            except (ValueError, KeyError, TypeError, RecordError) as e:
+                raise ValueError(f"{path}:{number} is no line of a mutation journal ({e}); name another file") from e
+            if isinstance(made, Mutation):
+                self._known[key] = made
+
+    def find(self, asked: MutationRequest) -> Mutation | None:
+        """The stored mutation of a request; None if there is none, or if something has changed since."""
+        key = asked.key()
+        return self._known.get(key) if key else None
+
+    def keep(self, asked: MutationRequest, made: Mutation) -> None:
+        """Store a mutation, unless another attempt might decide more mutants."""
+        key = asked.key()
+        if key is None or made.words not in _LASTING or made.count("undecided") or key in self._known:
+            return
+        self._known[key] = made
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"key": key, "mutation": to_json(made)}) + "\n")
+
+
+@dataclass(frozen=True)
+class MutationRequest:
+    """A request: the mutants of a case's variants on a target. subject: asm, ptx or reference."""
+
+    loaded: LoadedCase
+    subject: str
+    names: Sequence[str]
+    target: str
+    budget: Budget
+
+    def key(self) -> str | None:
+        """A digest of everything that decides the mutations; None if that is not known."""
+        settings = ("mutants", self.subject, repr(self.budget))
+        keys = [key_of(Item(self.loaded, name, self.target, "emulator"), *settings) for name in self.names]
+        return None if None in keys else hashlib.sha256(" ".join(map(str, keys)).encode()).hexdigest()

@@ -17,7 +17,7 @@ import numpy as np
 from ptxdiff.emulator import PtxError, UndefinedBits
 from ptxdiff.jobs import Backend
 from ptxdiff.judging.judge import judge
-from ptxdiff.judging.padding import judged_padding
+from ptxdiff.judging.offenders import judged_padding
 from ptxdiff.model.arguments import format_of
 from ptxdiff.model.case import Case
 from ptxdiff.model.derive import AsmForm, asm_form, packs_of
@@ -124,7 +124,7 @@ def proof_of(
 
     device = device or on_device.gpu_for(target)
     if against == SASS:
-        from ptxdiff.proving.assembled import prove_assembled
+        from ptxdiff.proving.elements import prove_assembled
 
         _named(loaded.case, name)
         found = prove_assembled(loaded, name, target, device=device, **options)

@@ -16,20 +16,43 @@ texts in each medium, `compare` two runs side by side, `provenance` digests of t
 timings, `inregisters` speed in registers and where the faster variant pays.
 """
 
-from ptxdiff.records.agreement import Split, explained, splits
-from ptxdiff.records.assemblers import AssemblerTally, by_assembler, names_assembler
-from ptxdiff.records.compressed import COMPRESSED, PLAIN, is_records_name, record_files
+from ptxdiff.records.agreement import (
+    AssemblerTally,
+    Split,
+    beside,
+    by_assembler,
+    evidence_of_passes,
+    explained,
+    names_assembler,
+    passes,
+    splits,
+)
 from ptxdiff.records.encoding import from_json, to_json
-from ptxdiff.records.evidence import beside, evidence_of_passes, passes
-from ptxdiff.records.files import Writer, collect, collector_paused, lines, newest_file, read, read_lines, resumable
+from ptxdiff.records.files import (
+    MACHINES,
+    Sent,
+    Writer,
+    collect,
+    collector_paused,
+    lines,
+    machines,
+    merged,
+    newest_file,
+    of_run,
+    packed,
+    read,
+    read_lines,
+    received,
+    resumable,
+    sent,
+    unpacked,
+)
 from ptxdiff.records.in_registers import ALONE, InRegisters
 from ptxdiff.records.key import Key
 from ptxdiff.records.lock import FileLock
-from ptxdiff.records.merge import MACHINES, machines, merged
 from ptxdiff.records.seal import Seal
 from ptxdiff.records.statistics import Beside
-from ptxdiff.records.texts import TextStore
-from ptxdiff.records.transfer import Sent, of_run, packed, received, sent, unpacked
+from ptxdiff.records.texts import COMPRESSED, PLAIN, TextStore, is_records_name, record_files
 from ptxdiff.records.types import (
     DECLARED,
     EVIDENCE,

@@ -7,13 +7,14 @@ and match policy. If two exact variants differ, one of them fails as well.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from operator import attrgetter
 
 from ptxdiff.records.key import Key
-from ptxdiff.records.types import Disagreement, Result
+from ptxdiff.records.types import EVIDENCE, PTXAS, Disagreement, Result
 
 
 def _without(*left_out: str) -> Callable[[Key], tuple[object, ...]]:
@@ -137,3 +138,93 @@ def _failing(members: Iterable[Result]) -> tuple[str, ...]:
         f"{r.key.variant} {_label(r.key)}" + " (expected)" * r.expected_failure for r in members if r.verdict == "fail"
     }
     return tuple(sorted(words))
+
+
+# The evidence of passes, in words ----------------------------------------------------------------------------------
+
+ASSEMBLED = "assembled"
+_WORDS = {"none": "without evidence"}
+_ORDER = (*reversed(EVIDENCE[1:]), ASSEMBLED, "none")
+
+
+def evidence_of_passes(results: Iterable[Result]) -> Counter[str]:
+    """The number of passes by evidence; those of the assembler are counted apart. Expected failures are not passes."""
+    return Counter(_evidence(r) for r in results if r.verdict == "pass" and not r.expected_failure)
+
+
+def _evidence(result: Result) -> str:
+    return ASSEMBLED if result.key.backend == "assembler" else result.evidence
+
+
+def beside(counts: Mapping[str, int]) -> str:
+    """The counts in parentheses, to follow the number of passes: ` (3 hardware, 2 model)`; "" for none."""
+    words = [
+        f"{counts[name]:,} {'without evidence' if name == 'none' else name}" for name in _ORDER if counts.get(name)
+    ]
+    return f" ({', '.join(words)})" if words else ""
+
+
+def passes(results: Iterable[Result]) -> str:
+    """`12 passes (4 hardware, 3 confirmed, 5 model)`."""
+    counts = evidence_of_passes(results)
+    total = counts.total()
+    return f"{total:,} pass{'es' * (total != 1)}{beside(counts)}"
+
+
+# Tallies of results by assembler, and the names of assemblers as users write them ----------------------------------
+
+_NAME = re.compile(
+    r"(?:ptxas )?(?P<version>\d+(?:\.\d+)*)(?: -O(?P<level>[0-3]))?(?P<options>(?: -[^\s()]+)+)?"
+    r"(?: \((?P<digest>[0-9a-f]{12})\))?"
+)
+
+
+@dataclass(frozen=True)
+class AssemblerTally:
+    """Results by one ptxas at one level.
+
+    passed, failed: counts of verdicts; errors count as failed, failures that their case declares as neither. faults:
+    those caused by ptxas itself, declared or not.
+    """
+
+    label: str
+    passed: int
+    failed: int
+    faults: int
+
+    def __str__(self) -> str:
+        faults = f"{self.faults:,} fault{'s' * (self.faults != 1)} of ptxas"
+        return f"{self.label}: {self.passed:,} passed, {self.failed:,} failed, {faults}"
+
+
+def by_assembler(results: Iterable[Result]) -> list[AssemblerTally]:
+    """A tally for each assembler and level that results name, sorted by name."""
+    groups: dict[str, list[Result]] = {}
+    for r in results:
+        if r.ptxas:
+            groups.setdefault(r.ptxas, []).append(r)
+    return [_tally(label, members) for label, members in sorted(groups.items())]
+
+
+def _tally(label: str, members: list[Result]) -> AssemblerTally:
+    ours = [r for r in members if not r.expected_failure]
+    passed = sum(r.verdict == "pass" for r in ours)
+    failed = sum(r.verdict in ("fail", "error") for r in ours)
+    return AssemblerTally(label, passed, failed, sum(r.diagnosis == PTXAS for r in members))
+
+
+def names_assembler(name: str, label: str) -> bool:
+    """Whether a name means an assembler: `13.4`, `13.4.59 -O3`, or a label as in records.
+
+    A name without a level means all levels; without a digest, all programs of that version; without options, calls with
+    any options, because older labels had none. Raises ValueError for a word of another form.
+    """
+    meant, known = _NAME.fullmatch(name), _NAME.fullmatch(label)
+    if meant is None:
+        raise ValueError(
+            f"{name!r} names no assembler; write its version, with a level or without: 13.4, '13.4.59 -O3'"
+        )
+    if known is None:
+        return False
+    same = f"{known['version']}.".startswith(f"{meant['version']}.")
+    return same and all(meant[part] in (None, known[part]) for part in ("level", "options", "digest"))

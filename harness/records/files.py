@@ -4,24 +4,36 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import json
 import re
 import threading
-from collections import ChainMap
-from collections.abc import Iterable, Iterator, Sequence
+from collections import ChainMap, Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from ptxdiff.records.compressed import COMPRESSED, PLAIN, Compressor, lines_of, record_files, write_all
 from ptxdiff.records.encoding import parsed, to_text
 from ptxdiff.records.in_registers import InRegisters
+from ptxdiff.records.key import Key
 from ptxdiff.records.lock import FileLock
 from ptxdiff.records.rules import Contents, ContradictionError
 from ptxdiff.records.seal import Seal, SealError
-from ptxdiff.records.texts import StoreWriter, Texts, TextStore
-from ptxdiff.records.transfer import Sent
+from ptxdiff.records.texts import (
+    COMPRESSED,
+    PLAIN,
+    Compressor,
+    StoreWriter,
+    Texts,
+    TextStore,
+    lines_of,
+    record_files,
+    write_all,
+)
 from ptxdiff.records.types import (
     SCHEMA,
     CaseInfo,
+    Conflict,
     Disagreement,
     End,
     Mutation,
@@ -299,3 +311,143 @@ def collect(records: Iterable[Record], path: Path | None = None) -> RunRecords:
     if found is None:
         raise RecordError(f"{path}: empty; a records file begins with a run record")
     return found
+
+
+# Records together with their JSON, between processes and from the cache of an earlier run --------------------------
+#
+# A record is encoded once. Its JSON text is passed on with it, and becomes its line in a file.
+
+
+class Sent(NamedTuple):
+    """A record and its JSON, without a newline. Only `sent` and `received` make it, so the two always match."""
+
+    record: Record
+    text: bytes
+
+
+def sent(record: Record) -> Sent:
+    """A record of this process, encoded. Raises RecordError for a NaN or an infinity."""
+    return Sent(record, to_text(record))
+
+
+def received(text: bytes) -> Sent:
+    """A record from its JSON. Raises RecordError."""
+    return Sent(parsed(text), text)
+
+
+def packed(records: Iterable[Sent]) -> str:
+    """Several records as one text, a line each: pytest-xdist refuses JSON objects with large integers."""
+    return "\n".join(text.decode() for _, text in records)
+
+
+def unpacked(text: str) -> list[Sent]:
+    """The records that `packed` packed. Raises RecordError."""
+    return [received(line.encode()) for line in text.split("\n") if line]
+
+
+def of_run(text: bytes, run: str) -> bytes:
+    """The JSON of a stored result, marked as reused from the run of this id.
+
+    A text that names a run already then has two members of one name, which `received` refuses.
+    """
+    return b'%b,"reused":%b}' % (text[:-1], _quoted(run))
+
+
+def _quoted(word: str) -> bytes:
+    return json.dumps(word).encode()
+
+
+# Merges the runs of several machines: every result once; if two runs disagree, both results ------------------------
+
+MACHINES = "machines"
+"""The entry of a merged run's environment that holds the environments of the runs, in order."""
+
+
+def merged(runs: Sequence[RunRecords]) -> RunRecords:
+    """Several runs as one. Raises ValueError for none.
+
+    Of results with the same key that agree, one is kept, with the devices of all; if assemblers differ, as in two
+    Tritons, one for each. If results disagree (another verdict, other bits, or another form of the variant), both are
+    kept, and `conflicts` names them. A result `not run` is dropped if another machine has run it.
+    """
+    if not runs:
+        raise ValueError("there is no run to merge")
+    if len(runs) == 1:
+        return runs[0]
+    texts = ChainMap(*[r.texts for r in runs])  # equal hashes, equal texts
+    found = RunRecords(_head([r.run for r in runs]), texts=texts, path=runs[0].path)
+    for run in runs:
+        found.cases |= {name: case for name, case in run.cases.items() if name not in found.cases}
+        found.timings += run.timings
+        found.in_registers += run.in_registers
+        found.disagreements += (d for d in run.disagreements if d not in found.disagreements)
+        found.mutations += (m for m in run.mutations if m not in found.mutations)
+        found.proofs += (p for p in run.proofs if p not in found.proofs)
+    _merge_results(runs, found)
+    ends = [r.end for r in runs if r.end is not None]
+    if len(ends) == len(runs):
+        verdicts = Counter(r.outcome for r in found.results)
+        found.end = End(max(e.finished for e in ends), max(e.seconds for e in ends), verdicts)
+    return in_order(found)
+
+
+def _head(runs: Sequence[Run]) -> Run:
+    efforts = dict.fromkeys(r.effort for r in runs)
+    return replace(
+        runs[0],
+        run_id="+".join(dict.fromkeys(r.run_id for r in runs)),
+        started=min(r.started for r in runs),
+        effort=" and ".join(efforts),
+        environment={MACHINES: [machine for r in runs for machine in machines(r.environment)]},
+    )
+
+
+def machines(environment: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The environments of the machines of a run: its own, or those of a merged run."""
+    return list(environment.get(MACHINES, [environment]))
+
+
+def _merge_results(runs: Sequence[RunRecords], into: RunRecords) -> None:
+    ran = {r.key.item for run in runs for r in run.results if r.verdict != "not run"}
+    by_key: dict[Key, list[Result]] = {}
+    for number, run in enumerate(runs, 1):
+        for result in run.results:
+            if result.verdict == "not run" and result.key.item in ran:
+                continue
+            _add(by_key.setdefault(result.key, []), result, result.device or f"run {number}")
+    for key, results in by_key.items():
+        if len(results) > 1 and _disagreement(results):
+            into.conflicts.append(Conflict(key, _disagreement(results)))
+        into.results += results
+    into.conflicts.sort(key=lambda c: c.key.item)
+
+
+def _add(known: list[Result], result: Result, where: str) -> None:
+    """Add a result to those of the same key, unless an equal one is there."""
+    for k, other in enumerate(known):
+        if not _disagreement([other, result]) and other.ptxas == result.ptxas:
+            devices = dict.fromkeys(filter(None, (*other.device.split(", "), *result.device.split(", "))))
+            known[k] = replace(other, device=", ".join(devices))
+            return
+    if known:
+        words = _disagreement([known[0], result]) or f"by {result.ptxas or 'no known assembler'}"
+        result = replace(result, notes=(*result.notes, f"on {where}; {words}"))
+    known.append(result)
+
+
+def _disagreement(results: Sequence[Result]) -> str:
+    """What differs between results of one key; "" if they agree."""
+    if len(_values(r.fingerprint.items() for r in results if r.fingerprint)) > 1:
+        return "the variant, its reference or its policies differ between the runs"
+    verdicts = list(dict.fromkeys(r.outcome for r in results))
+    if len(verdicts) > 1:
+        return f"{' here, '.join(verdicts)} there"
+    for block in zip(*(r.outputs_digest for r in results if r.outputs_digest), strict=False):
+        if len({(b.first, b.count, b.digest) for b in block}) > 1:
+            last = block[0].first + block[0].count - 1
+            return f"the output bits differ, first among inputs {block[0].first} to {last}"
+    return ""
+
+
+def _values(items: Iterable[Iterable[tuple[str, str]]]) -> set[tuple[tuple[str, str], ...]]:
+    return {tuple(sorted(i)) for i in items}

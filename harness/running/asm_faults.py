@@ -137,7 +137,7 @@ def shared_registers(call: AsmCall) -> AsmFault:
 @lru_cache(maxsize=_BLOCKS)
 def _shared_registers(text: str, constraints: str) -> AsmFault:
     from ptxdiff.lint.block import LintedBlock
-    from ptxdiff.lint.order import written_early
+    from ptxdiff.lint.flow import written_early
     from ptxdiff.lint.rules.registers import missing_early_clobber
     from ptxdiff.lint.snippet import Snippet
 
@@ -177,8 +177,8 @@ def _at(call: AsmCall) -> str:
 @lru_cache(maxsize=_BLOCKS)
 def _unfilled_places(call: AsmCall) -> AsmFault:
     from ptxdiff.lint.block import LintedBlock
-    from ptxdiff.lint.elements import flows
     from ptxdiff.lint.snippet import Snippet
+    from ptxdiff.lint.trial import flows
 
     dtypes = [[_DTYPES.get(name, "uint8") for name in side] for side in (call.outputs, call.inputs)]
     snippet = Snippet(call.text, call.constraints, "triton", call.pure, call.pack, tuple(dtypes[0]), tuple(dtypes[1]))

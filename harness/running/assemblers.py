@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ptxdiff.backends import BACKENDS
-from ptxdiff.model.assemblers import TRITONS_LEVEL, PtxasChoice
+from ptxdiff.model.compilers import TRITONS_LEVEL, PtxasChoice
 from ptxdiff.running.plan import WorkItem
 from ptxdiff.triton.installation import NoTriton
 from ptxdiff.triton.ptxas import NoAssembler, assembler_at

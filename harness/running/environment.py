@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ptxdiff.locations import PACKAGE
-from ptxdiff.model.identity.experiment import harness
+from ptxdiff.model.identity.definition import harness
 
 _PACKAGES = ("ptxdiff", "triton", "torch", "numpy", "numba", "ml_dtypes")
 _DECIDING = ("python", *_PACKAGES, "harness", "ledgers", "approximate", "ptxas", "cuda", "driver")

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxdiff.emulator import HOPPER
+from ptxdiff.inputs import InputSet
+from ptxdiff.inputs.fill import kernel_inputs, shaped
+from ptxdiff.jobs import Backend, Job
 from ptxdiff.model.compilers import compiler_of
+from ptxdiff.model.derive import AsmForm, asm_form
 from ptxdiff.model.identity.definition import definition
 from ptxdiff.model.load import LoadedCase
-from ptxdiff.model.policies import variant_on
-from ptxdiff.model.variants import Variant
+from ptxdiff.model.policies import Policies, policies, variant_on
+from ptxdiff.model.variants import AsmVariant, CaseError, Variant
 from ptxdiff.records import Key, Result, Sent, Text, TextKind, Verdict, sent, text_hash
+from ptxdiff.records.provenance import digest
+from ptxdiff.running import plan as planning
+from ptxdiff.running.judgements import judging_results_of
+from ptxdiff.running.plan import WorkItem
+from ptxdiff.running.replay import Replay, check_formats
+from ptxdiff.sweep import LARGE
 from ptxdiff.triton.builds import label
 
 
@@ -88,3 +102,133 @@ def not_run(item: Item, reason: str) -> ItemResults:
     """The results of an item that cannot run here."""
     key = Key(item.loaded.name, item.variant_name, item.target, item.backend, compiler=label(item.compiler))
     return ItemResults([Result(key=key, verdict="not run", words=reason)])
+
+
+# What one test item runs: its work items, and for each of them the inputs, the job and the record key --------------
+
+Units = dict[str, NDArray[np.generic]]
+
+
+class ItemPlan:
+    """The plan of one item at one effort, or one replay in its place. It runs nothing."""
+
+    def __init__(self, item: Item, backend: Backend, effort: str, replay: Replay | None = None) -> None:
+        self.item, self.effort, self.replay = item, effort, replay
+        self.backend = backend.name
+        self.approximate: str = getattr(backend, "approximate", HOPPER)  # of the emulator
+        self.case, self.variant = item.loaded.case, item.variant
+        self.policy: Policies = policies(self.case, self.variant)
+        self.fingerprint = fingerprint_of(item)
+
+    def work(self) -> list[WorkItem]:
+        """All that the item runs, in order. Raises CaseError if there is nothing."""
+        if self.replay is not None:
+            return [WorkItem(self.replay.setup, self.replay.input_set or "replay")]
+        name, case = self.item.loaded.name, self.case
+        with judging_results_of(self.backend):  # some inputs are made from the reference's answers
+            work = planning.plan(case, name, self.variant, self.backend, self.effort, self.item.target)
+        if not work:
+            raise CaseError(
+                "there is nothing to run it on: where= excludes every input that was generated"
+                if case.where is not None
+                else "there is nothing to run it on: no input sets"
+            )
+        return work
+
+    def jobs(self) -> Iterator[tuple[Key, Job | None]]:
+        """See `ptxdiff.running.run.jobs`."""
+        keys = set()
+        for item in self.work():
+            large = self.is_large(item)
+            item, inputs = (self.sized(item), {}) if large else self.filled(item)
+            key = self.key(item)
+            if key not in keys:
+                yield key, None if large else self.job(item, inputs)
+            keys.add(key)
+
+    def sets(self) -> list[InputSet]:
+        """The input sets of the case and of the variant."""
+        return planning.sets_of(self.case, self.item.loaded.name, self.backend, self.effort, self.variant)
+
+    def set_called(self, name: str) -> InputSet:
+        """The input set of a name."""
+        return next(s for s in self.sets() if s.name == name)
+
+    def seed(self, item: WorkItem) -> int:
+        """The seed of an item's input set; 0 without one."""
+        if not self.case.elementwise or item.input_set in ("none", "replay", ""):
+            return 0
+        return self.set_called(item.input_set).seed
+
+    def is_large(self, item: WorkItem) -> bool:
+        """Whether the item runs the whole of a set that is too large to hold."""
+        if self.replay is not None or not self.case.elementwise or item.setup.shape or item.input_set == "none":
+            return False
+        return self.set_called(item.input_set).count > LARGE
+
+    def sized(self, item: WorkItem) -> WorkItem:
+        """The item with its shape, without making its inputs."""
+        if not self.case.elementwise or item.input_set in ("none", "replay"):
+            return item
+        return planning.sized(item, self.set_called(item.input_set).count)
+
+    def filled(self, item: WorkItem) -> tuple[WorkItem, Units]:
+        """The item with its shape, and its inputs in that shape; of a replay, the replayed inputs."""
+        if self.replay is not None:
+            return item, self._replayed(item, self.replay)
+        if item.input_set == "none":
+            return item, {}
+        if not self.case.elementwise:
+            return item, self._kernel_inputs(item)
+        inputs = self.set_called(item.input_set)
+        item = planning.sized(item, inputs.count)
+        return item, shaped(inputs, item.setup.shape, item.shuffled)
+
+    def _kernel_inputs(self, item: WorkItem) -> Units:
+        return kernel_inputs(self.case, self.item.loaded.name, item.input_set, item.setup.sizes)
+
+    def _replayed(self, item: WorkItem, replay: Replay) -> Units:
+        check_formats(replay, self.fingerprint)
+        if not replay.input_set:
+            return replay.fill(self.case)
+        inputs = self._kernel_inputs(item)
+        made_from = replay.origin.inputs if replay.origin else ""
+        if made_from and not digest(inputs).startswith(made_from):
+            raise CaseError(
+                f"--ptx-replay: the inputs called {replay.input_set} are not those that this token was made from: the "
+                "case or the harness makes others now, so there is nothing to repeat; run it without --ptx-replay"
+            )
+        return inputs
+
+    def few_inputs(self) -> Units:
+        """At most 2^16 inputs of the first set, to check asm whose work item has other inputs, or none."""
+        sets = planning.sets_of(self.case, self.item.loaded.name, "emulator", "quick")
+        return dict(sets[0].take(0, min(sets[0].count, 1 << 16))) if sets else {}
+
+    def job(self, item: WorkItem, inputs: Units) -> Job:
+        """The job of a work item with these inputs."""
+        return Job(
+            self.case, self.item.loaded.name, self.item.loaded.path, self.item.variant_name, self.variant,
+            self.item.target, item.setup, inputs, self.approximate,
+        )  # fmt: skip
+
+    def key(self, item: WorkItem) -> Key:
+        """The record key of a sized work item."""
+        place = self.item.loaded.name, self.item.variant_name, self.item.target, self.backend
+        return planning.key_of(*place, item, label(self.item.compiler))
+
+    def form(self, item: WorkItem) -> AsmForm | None:
+        """The asm of a work item; None for a variant without asm, or if none can be derived."""
+        if not isinstance(self.variant, AsmVariant):
+            return None
+        try:
+            return asm_form(self.case, self.variant, item.setup.pack)
+        except CaseError:
+            return None
+
+    def asm_text(self, item: WorkItem) -> str | None:
+        """The asm's text, as records keep it; None for a variant without asm."""
+        if not isinstance(self.variant, AsmVariant):
+            return None
+        form = self.form(item)
+        return form.text if form else self.variant.texts[min(self.variant.texts)].text

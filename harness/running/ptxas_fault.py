@@ -18,15 +18,12 @@ import numpy as np
 from ptxdiff.backends.compiled import CompiledKernel, compile_job, placed, run_compiled
 from ptxdiff.backends.sass import SassBackend
 from ptxdiff.emulator import KERNEL_SECONDS, Buffer, BufferPointer
-from ptxdiff.fuzz.cut import smaller
 from ptxdiff.fuzz.parsing import UnsupportedCode, pieces_of
 from ptxdiff.fuzz.pieces import FlowProgram
-from ptxdiff.fuzz.reduce import reduced_by_rounds
-from ptxdiff.fuzz.unroll import unrolled
+from ptxdiff.fuzz.reduce import reduced_by_rounds, smaller, unrolled
 from ptxdiff.jobs import Backend, Job, MachineCodeBackend, Outcome
 from ptxdiff.judging.judge import judge_same
-from ptxdiff.model.assemblers import LEVELS, TRITONS_LEVEL, PtxasChoice
-from ptxdiff.model.compilers import compiler_of
+from ptxdiff.model.compilers import LEVELS, TRITONS_LEVEL, PtxasChoice, compiler_of
 from ptxdiff.model.match import DomainError
 from ptxdiff.model.policies import policies
 from ptxdiff.model.reference import ReferenceFault

@@ -26,11 +26,9 @@ from ptxdiff.running import plan as planning
 from ptxdiff.running.asm_faults import CalledAsm, fault_of, special_registers_in
 from ptxdiff.running.assemblers import Chosen, with_assembler
 from ptxdiff.running.contexts import run_loop
-from ptxdiff.running.diagnosis import diagnose, index_hint
 from ptxdiff.running.dump import write_dump
-from ptxdiff.running.item import Item, ItemResults
-from ptxdiff.running.item_plan import ItemPlan, Units
-from ptxdiff.running.judgements import PADDING_NOTE, ItemJudge
+from ptxdiff.running.item import Item, ItemPlan, ItemResults, Units
+from ptxdiff.running.judgements import PADDING_NOTE, ItemJudge, diagnose, index_hint
 from ptxdiff.running.plan import WorkItem
 from ptxdiff.running.ptxas_fault import PtxasTrial, ended_badly
 from ptxdiff.running.replay import Replay

@@ -16,7 +16,7 @@ import pytest
 from xdist.scheduler import LoadGroupScheduling
 
 from ptxdiff.diskcache import DiskCache
-from ptxdiff.model.identity.experiment import harness
+from ptxdiff.model.identity.definition import harness
 from ptxdiff.processes.gpus import gpus
 from ptxdiff.running.collection import VariantItem, item_of, known_as
 

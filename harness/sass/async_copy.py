@@ -18,11 +18,10 @@ from ptxdiff.emulator.kernel.async_copy.mbarrier_phases import Barrier
 from ptxdiff.emulator.numeric.vectorise import Array
 from ptxdiff.sass.control import global_rows, refuse
 from ptxdiff.sass.cubin import MachineCode
-from ptxdiff.sass.errors import MachineFault, Unsupported
 from ptxdiff.sass.machine import _WARP, Fibre, Lanes, Machine, MachineStep
 from ptxdiff.sass.matrices import Act
 from ptxdiff.sass.shared import SharedBlocks, is_shared, shared_addresses
-from ptxdiff.sass.text import BYTES, MachineInstruction, Operand, plain
+from ptxdiff.sass.text import BYTES, MachineFault, MachineInstruction, Operand, Unsupported, plain
 
 _SIZE = 8
 _CHUNK = 16

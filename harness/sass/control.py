@@ -15,10 +15,9 @@ from ptxdiff.emulator import BUFFER_SPACING, Buffer
 from ptxdiff.emulator.machine.special_registers import lane_mask
 from ptxdiff.emulator.numeric.vectorise import Array
 from ptxdiff.sass.cubin import MachineCode
-from ptxdiff.sass.errors import MachineFault, Unsupported
 from ptxdiff.sass.machine import _LOCAL_TOP, _WARP, Fibre, Lanes, Machine, MachineStep, constant_word
 from ptxdiff.sass.shared import shared_step, stored
-from ptxdiff.sass.text import BYTES, SCALES, MachineInstruction, Operand, plain
+from ptxdiff.sass.text import BYTES, SCALES, MachineFault, MachineInstruction, Operand, Unsupported, plain
 from ptxdiff.sass.warp import exchange_step
 
 _CACHES = frozenset({"EF", "EL", "LU", "EU", "NA", "SYS", "CONSTANT", "LTC64B", "LTC128B", "LTC256B"})

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 import struct
+import subprocess
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
-from ptxdiff.sass.errors import Unsupported
-from ptxdiff.sass.text import MachineFunction, functions
+from ptxdiff.diskcache import DiskCache
+from ptxdiff.sass.text import MachineFunction, Unsupported, functions
 from ptxdiff.triton.cubin import loaded_sections, section_sizes
 
 _VALUE_IN_PLACE, _HALF, _SIZED = (1, 2), 3, 4  # how an attribute of .nv.info stores its value
@@ -111,3 +114,36 @@ def _attributes(info: bytes) -> Iterator[tuple[int, bytes]]:
             yield kind, struct.pack("<H", size)
         else:
             raise ValueError(f"attribute {kind} has the unknown form {form}")
+
+
+# Calls nvdisasm for text with encodings, and keeps the text between runs -------------------------------------------
+
+_OPTIONS = ("-c", "-ndf", "-hex")  # code alone, without the data flow analysis, with encodings
+_SECONDS = 120.0
+_kept = DiskCache("sasshex")
+
+
+def disassembled(cubin: bytes, nvdisasm: str | Path, *, keep: bool = True) -> str:
+    """The text of a cubin's code with encodings, kept for later runs. Raises Unsupported if nvdisasm cannot read it."""
+    path = Path(nvdisasm)
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise Unsupported(f"nvdisasm is needed: {error}") from None
+    key = cubin, f"{path} {status.st_size} {status.st_mtime_ns}".encode()
+    kept = _kept.get(*key) if keep else None
+    if kept is not None:
+        return kept.decode()
+    with tempfile.NamedTemporaryFile(prefix="ptxdiff-", suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        command = [str(path), *_OPTIONS, file.name]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_SECONDS)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise Unsupported(f"nvdisasm: {error}") from None
+    if done.returncode:
+        raise Unsupported(f"nvdisasm: {(done.stderr or done.stdout).strip()[:200]}")
+    if keep:
+        _kept.put(done.stdout.encode(), *key)
+    return done.stdout

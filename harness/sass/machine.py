@@ -24,9 +24,8 @@ from ptxdiff.emulator.kernel.memory.space import GlobalMemory
 from ptxdiff.emulator.numeric.vectorise import Array, ArrayFunction
 from ptxdiff.sass import isa  # noqa: F401  declares the rows
 from ptxdiff.sass.cubin import MachineCode
-from ptxdiff.sass.errors import MachineFault, Unsupported
 from ptxdiff.sass.rows import DESTINATIONS, SOURCES, functions_of, is_uniform, match
-from ptxdiff.sass.text import BYTES, MachineInstruction, Operand
+from ptxdiff.sass.text import BYTES, MachineFault, MachineInstruction, Operand, Unsupported
 
 SCHEDULES = ("fall-through first", "taken first", "in turns")
 """The orders in which the sides of a branch run."""

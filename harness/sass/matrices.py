@@ -22,10 +22,9 @@ from ptxdiff.emulator.numeric.vectorise import UNSIGNED, Array
 from ptxdiff.emulator.targets import Target
 from ptxdiff.sass.control import global_addresses, global_rows, refuse
 from ptxdiff.sass.cubin import MachineCode
-from ptxdiff.sass.errors import Unsupported
 from ptxdiff.sass.machine import _WARP, Fibre, Lanes, Machine, MachineStep, StepCode
 from ptxdiff.sass.shared import SharedBlocks, is_shared, shared_addresses
-from ptxdiff.sass.text import BYTES, MachineInstruction, Operand, plain
+from ptxdiff.sass.text import BYTES, MachineInstruction, Operand, Unsupported, plain
 
 Action = Callable[[Machine, Lanes, int], None]
 

@@ -19,8 +19,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from ptxdiff.emulator.numeric.vectorise import ArrayFunction
-from ptxdiff.sass.errors import Unsupported
-from ptxdiff.sass.text import MachineInstruction, Operand
+from ptxdiff.sass.text import MachineInstruction, Operand, Unsupported
 
 Definition = Callable[..., int]
 

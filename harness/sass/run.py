@@ -14,9 +14,9 @@ from ptxdiff.emulator.kernel.memory.space import GlobalMemory
 from ptxdiff.emulator.limits import BLOCK_THREADS
 from ptxdiff.emulator.numeric.vectorise import Array
 from ptxdiff.sass.cubin import MachineCode, Parameter
-from ptxdiff.sass.errors import ScheduleDependence, Unsupported
 from ptxdiff.sass.machine import SCHEDULES, Computed, Machine, MachineLaunch, StepCode, prepared
 from ptxdiff.sass.shared import reserved
+from ptxdiff.sass.text import ScheduleDependence, Unsupported
 
 LANES = 1 << 14
 """Threads that run together."""

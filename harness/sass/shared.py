@@ -23,9 +23,8 @@ from ptxdiff.emulator.kernel.memory.happens_before import HappensBefore
 from ptxdiff.emulator.kernel.memory.space import Shared
 from ptxdiff.emulator.numeric.vectorise import Array
 from ptxdiff.sass.cubin import MachineCode
-from ptxdiff.sass.errors import MachineFault, Unsupported
 from ptxdiff.sass.machine import _WARP, Fibre, Lanes, Machine, MachineStep
-from ptxdiff.sass.text import BYTES, SCALES, MachineInstruction, Operand, plain
+from ptxdiff.sass.text import BYTES, SCALES, MachineFault, MachineInstruction, Operand, Unsupported, plain
 
 RESERVED = 0x400
 """Bytes at the beginning of shared memory that a kernel must not use, from sm_90 on."""

@@ -12,9 +12,8 @@ import numpy as np
 
 from ptxdiff.emulator.kernel.warp.exchange import integer_redux, shuffled
 from ptxdiff.emulator.numeric.vectorise import Array
-from ptxdiff.sass.errors import Unsupported
 from ptxdiff.sass.machine import _WARP, Fibre, Lanes, Machine, MachineStep
-from ptxdiff.sass.text import BYTES, MachineInstruction, Operand
+from ptxdiff.sass.text import BYTES, MachineInstruction, Operand, Unsupported
 
 _BITS = np.uint32(1) << np.arange(32, dtype=np.uint32)
 _MODES = {"BFLY": "bfly", "IDX": "idx", "UP": "up", "DOWN": "down"}

@@ -22,11 +22,10 @@ from ptxdiff.emulator.numeric.tensorcore import BITS
 from ptxdiff.emulator.numeric.vectorise import UNSIGNED, Array
 from ptxdiff.sass.control import refuse
 from ptxdiff.sass.cubin import MachineCode
-from ptxdiff.sass.errors import MachineFault, Unsupported
 from ptxdiff.sass.machine import _WARP, Lanes, Machine, MachineStep
 from ptxdiff.sass.matrices import Act, gathered, scattered, whole_warps
 from ptxdiff.sass.shared import SharedBlocks
-from ptxdiff.sass.text import MachineInstruction, Operand, plain
+from ptxdiff.sass.text import MachineFault, MachineInstruction, Operand, Unsupported, plain
 
 _WARPS = 4
 _FLAGS = ("negA", "negB", "tnspA", "tnspB")

@@ -10,7 +10,8 @@ it, independent of the size of the set.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,22 +21,20 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ptxdiff.inputs.generated import Counted, Generator
+from ptxdiff.inputs.sets import seed_of
 from ptxdiff.jobs import Job
 from ptxdiff.judging.judge import Judgement, add_counts
-from ptxdiff.judging.padding import judged_padding
+from ptxdiff.judging.offenders import judged_padding
 from ptxdiff.model.policies import Policies
 from ptxdiff.model.variants import LaunchedVariant
-from ptxdiff.sweep.device_time import stopwatch
 from ptxdiff.sweep.distances import PLACES, by_bin
-from ptxdiff.sweep.examine import Details, Examiner, judged_plainly, shares_of_sample, signed
+from ptxdiff.sweep.examine import Details, Examiner, judged_plainly, shares_of_sample, signed, whole_packs
+from ptxdiff.sweep.fused.kernels import plain_tools, tools_of
 from ptxdiff.sweep.fused.registers import own_chunks, rows_of
-from ptxdiff.sweep.fused.tools import plain_tools, tools_of
 from ptxdiff.sweep.fused.translation import NotFused
 from ptxdiff.sweep.kernels import PIECE
-from ptxdiff.sweep.oracle import Oracle, numbers
-from ptxdiff.sweep.recheck import Sampler, Windows
+from ptxdiff.sweep.oracle import NEAR, Oracle, numbers
 from ptxdiff.sweep.result import ROW, OracleFault
-from ptxdiff.sweep.unflagged import Near
 from ptxdiff.triton.guarded import PATTERNS, Layout
 from ptxdiff.triton.launch import TensorLayout as Argument
 
@@ -414,3 +413,181 @@ class DeviceSweep:
                 f"{first.expected.bits}, got {first.got.bits}), the plain one calls it {first.difference}; "
                 f"{j.different} of {int(clean.sum())} sampled results so"
             )
+
+
+# Inputs of a sweep that the plain judge checks again: the flagged ones, and a sample of the others -----------------
+
+SAMPLE = 1 << 16
+"""The total number of inputs."""
+
+
+class Sampler:
+    """Random places in each chunk, equal at each call. host: int64[chunks, each], ascending in a chunk."""
+
+    def __init__(self, chunk: int, chunks: int, name: str, device: str) -> None:
+        rng = np.random.default_rng(seed_of(name, "sampled again"))
+        each = min(chunk, -(-SAMPLE // chunks))
+        apart = chunk // each
+        self.host = np.arange(each) * apart + rng.integers(0, apart, (chunks, each))
+        self._places = torch.from_numpy(self.host).to(device)
+
+    def places(self, chunk: int) -> Tensor:
+        """The places of one chunk, ascending."""
+        return self._places[chunk]
+
+
+REJUDGED = 1 << 16
+"""The most flagged inputs that the plain judge judges, besides the doubtful ones."""
+
+
+class Windows:
+    """Failing, doubtful and some other flagged inputs with their packs, judged again by the plain judge.
+
+    plain, device: the findings of the two judges. first: the number of the first failing input, None if none fails.
+    """
+
+    def __init__(self, examiner: Examiner, judge_numbers: Callable[..., Judgement], pack: int) -> None:
+        self._examiner, self._judge_numbers, self._pack = examiner, judge_numbers, pack
+        self.plain: Judgement | None = None
+        self.device = Details()
+        self.first: int | None = None
+        self._left = REJUDGED
+        self._done = -1
+
+    def take(self, number: Tensor, details: Details, start: int, outputs: Mapping[str, Tensor]) -> None:
+        """Judge findings of a piece again: at most REJUDGED inputs, plus all doubtful ones.
+
+        number: the numbers of the piece's inputs. start: the number of the chunk's first input. outputs: the chunk's
+        outputs. Raises OracleFault if the two judges differ.
+        """
+        assert details.failing is not None
+        assert details.doubt is not None
+        if details.failing.numel() and self.first is None:
+            self.first = int(details.failing[0])
+        chosen = torch.cat([details.failing[: self._left], details.doubt, number[: min(self._left, REJUDGED // 16)]])
+        host = torch.unique(chosen).cpu().numpy()
+        self._left = max(0, self._left - len(host))
+        host = whole_packs(host, self._pack)
+        host = host[host > self._done]  # count no pack twice
+        if not len(host):
+            return
+        self._done = int(host[-1])
+        place = torch.from_numpy(host - start).to(number.device)
+        units = {n: u[place] for n, u in outputs.items()}
+        seen = self._examiner.look(place + start, units)
+        plain = self._judge_numbers(host, {n: u.cpu().numpy() for n, u in units.items()})
+        doubt = int(seen.doubt.numel()) if seen.doubt is not None else 0
+        if abs(plain.different - seen.different) > doubt:
+            raise OracleFault(
+                f"of {len(host)} inputs from number {host[0]} on, {seen.different} results differ by the judge on the "
+                f"device and {plain.different} by the plain one"
+            )
+        self.device.take_up(seen)
+        self.plain = plain if self.plain is None else self.plain.merged(plain)
+
+    def notes(self, total: Details) -> list[str]:
+        """Remarks if not all differences were judged again. total: the findings about all examined results."""
+        if self.plain is None or total.different <= self.device.different:
+            return []
+        return [
+            f"{self.device.different} of {total.different} differences judged again by the plain reference; "
+            "the classes of the others are the device's, which tells no flush from another difference"
+        ]
+
+
+# Distances of the results that a sweep did not flag, from the tallies of its rows ----------------------------------
+
+
+class Near:
+    """The distances in tallies. columns: the fused function's tallies by the oracle's names, one number for each row of
+    inputs.
+
+    far: rows with a distance beyond `NEAR`, which the second pass must count. worst: the greatest distance in ulp, and
+    worst_row its row, or -1 if all distances are zero.
+    """
+
+    def __init__(self, oracle: Oracle, columns: Mapping[str, NDArray[Any]]) -> None:
+        self.oracle, self.columns = oracle, columns
+        self.floats = [n for n, f in oracle.outputs.items() if f.is_float]
+        rows = len(columns["flagged"])
+        self.low, self.high = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
+        for n in self.floats:
+            self.low = np.minimum(self.low, columns[f"{n}:low"])
+            self.high = np.maximum(self.high, columns[f"{n}:high"])
+        self.far = (self.low < NEAR[0]) | (self.high > NEAR[-1])
+        size = np.maximum(-self.low, self.high)
+        self.worst = int(size.max()) if rows else 0
+        self.worst_row = int(size.argmax()) if self.worst else -1
+
+    def histogram(self) -> dict[str, int]:
+        """Counts of the signed distances of rows that are not far."""
+        counted: dict[str, int] = {}
+        for n in self.floats:
+            rest = self.columns[f"{n}:finite"][~self.far].sum()
+            for d in NEAR:
+                count = int(self.columns[f"{n}:{d}"][~self.far].sum())
+                rest -= count
+                add_counts(counted, {str(d): count} if count else {})
+            add_counts(counted, {"0": int(rest)} if rest else {})
+        return counted
+
+    def ranges(self, first: int, low: NDArray[np.int64], high: NDArray[np.int64]) -> dict[str, tuple[int, int]]:
+        """Extremes by binary exponent of the first input, for rows with one exponent.
+
+        first: the number of the first row's first input. low, high: by row, the extremes of individually examined
+        results.
+        """
+        low, high = np.minimum(self.low, low), np.maximum(self.high, high)
+        generator = self.oracle.generator
+        name, fmt = next(iter(self.oracle.inputs.items()))
+        fraction = fmt.mantissa_bits + fmt.ignored_bits
+        if not isinstance(generator, Counted) or not fmt.is_float or fmt.codes_per_unit > 1 or not self.floats:
+            return {}
+        if (1 << (generator.shifts[name] + fraction)) < ROW:
+            return {}
+        field = ((first + np.arange(len(self.low)) * ROW) >> (generator.shifts[name] + fraction)) & (
+            (1 << fmt.exponent_bits) - 1
+        )
+        last = (1 << fmt.exponent_bits) - 1 if fmt.infinity else -1
+        found = {}
+        for e in np.unique(field[field != last]).tolist():
+            found["sub" if e == 0 else str(e - fmt.bias)] = (int(low[field == e].min()), int(high[field == e].max()))
+        return found
+
+
+# The device time of a sweep, and of a copy of as many bytes --------------------------------------------------------
+
+COPIED = 1 << 29
+"""Bytes of one copy: more than any cache holds."""
+
+
+@contextlib.contextmanager
+def stopwatch(device: str) -> Iterator[Callable[[], float]]:
+    """Gives a function that returns the device time of the block in seconds, after its end; 0.0 without a device."""
+    if not device.startswith("cuda"):
+        yield lambda: 0.0
+        return
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+
+    def seconds() -> float:
+        end.synchronize()
+        return float(begin.elapsed_time(end)) / 1000
+
+    begin.record()
+    yield seconds
+    end.record()
+
+
+def copy_floor(size: int, device: str) -> float:
+    """Measures the seconds of a device copy of `size` bytes, which reads and writes them once; 0.0 without a device."""
+    if not device.startswith("cuda"):
+        return 0.0
+    part = min(size, COPIED)
+    source = torch.empty(part, dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+    times = []
+    for _ in range(7):
+        with stopwatch(device) as seconds:
+            target.copy_(source)
+        times.append(seconds())
+    return float(np.median(times)) * size / part

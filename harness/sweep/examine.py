@@ -17,7 +17,7 @@ from ptxdiff.judging.differences import Difference
 from ptxdiff.judging.failing_map import axes_of
 from ptxdiff.judging.judge import Judgement, add_counts, judge
 from ptxdiff.judging.judged_share import shares
-from ptxdiff.judging.padding import judged_padding
+from ptxdiff.judging.offenders import judged_padding
 from ptxdiff.model.arguments import format_of
 from ptxdiff.model.case import Case
 from ptxdiff.model.match import Domain

@@ -397,7 +397,7 @@ def _memory() -> tuple[str, float, float]:
     """The GPU's UUID, bytes per second that a copy of 1 GiB reads and writes, and the SM's clock in MHz meanwhile."""
     import torch
 
-    from ptxdiff.timing.clocks import Clocks
+    from ptxdiff.timing.session import Clocks
 
     source = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
     target = torch.empty_like(source)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ptxdiff.model.assemblers import PtxasChoice
+from ptxdiff.model.compilers import PtxasChoice
 from ptxdiff.model.describe import case_info
 from ptxdiff.model.load import LoadedCase
 from ptxdiff.records import InRegisters, Record, Sent, Timing, resumable, sent

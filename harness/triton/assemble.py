@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ptxdiff.diskcache import DiskCache
-from ptxdiff.model.identity.experiment import harness
+from ptxdiff.model.identity.definition import harness
 from ptxdiff.triton.cubin import MOST, MachineKernel, kernel_of, merged, split_text
 from ptxdiff.triton.diagnostics import Complaint, Ended, Refusal, kind_of, main_line, ptxas_complaints, with_hint
 from ptxdiff.triton.ptx_text import asm_line, blamed_line

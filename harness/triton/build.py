@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from ptxdiff.model.assemblers import PtxasChoice
+from ptxdiff.model.compilers import PtxasChoice
 from ptxdiff.model.targets import capability
 from ptxdiff.triton.assemble import Assembly, assemble
 from ptxdiff.triton.compile import compile_kernel

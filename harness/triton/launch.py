@@ -17,7 +17,7 @@ from ptxdiff.model.arguments import Argument, format_of
 from ptxdiff.model.case import Case
 from ptxdiff.model.compilers import compiler_of
 from ptxdiff.model.derive import asm_form, compiled_form
-from ptxdiff.model.identity.experiment import Experiment, experiment
+from ptxdiff.model.identity.definition import Experiment, experiment
 from ptxdiff.model.policies import policies
 from ptxdiff.model.ptx_variant import PtxVariant
 from ptxdiff.model.tuning import ruled

@@ -30,7 +30,7 @@ from triton.runtime.jit import JITFunction
 
 from ptxdiff.model.dialect import AsmCall, asm_calls, has_packs
 from ptxdiff.model.identity import digest, digest_with_code
-from ptxdiff.model.identity.experiment import harness
+from ptxdiff.model.identity.definition import harness
 from ptxdiff.model.identity.modules import execute_file
 from ptxdiff.model.targets import capability
 from ptxdiff.processes.garbage_collection import collect_seldom

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from ptxdiff.model.assemblers import TRITONS_LEVEL, PtxasChoice
+from ptxdiff.model.compilers import TRITONS_LEVEL, PtxasChoice
 from ptxdiff.triton.assemble import run_tool
 from ptxdiff.triton.spec import Tool
 

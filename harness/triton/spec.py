@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from ptxdiff.model.assemblers import PtxasChoice
+from ptxdiff.model.compilers import PtxasChoice
 from ptxdiff.model.dialect import AsmCall
 from ptxdiff.model.identity import digest_with_code
 from ptxdiff.triton.diagnostics import Refusal

@@ -151,10 +151,10 @@ def passing_nodes(_shared, two_nodes):
 @pytest.fixture
 def address(shared, monkeypatch):
     """The cluster's address, for commands that then use the shared connection."""
-    from ptxdiff.cluster import join
+    from ptxdiff.cluster import connect
     from ptxdiff.running.cluster import driver
 
-    for module in (join, driver):
+    for module in (connect, driver):
         monkeypatch.setattr(module, "connected", shared.connected)
     return shared.address
 

@@ -7,13 +7,11 @@ from dataclasses import replace
 import pytest
 
 from ptxdiff.cli import main
-from ptxdiff.cluster.connect import ClusterError
-from ptxdiff.cluster.join import project_of
+from ptxdiff.cluster.connect import ClusterError, project_of
 from ptxdiff.cluster.tasks import Tasks
 from ptxdiff.running import shard_worker
-from ptxdiff.sweep import cluster
-from ptxdiff.sweep.cluster import ClusterSweep
-from ptxdiff.sweep.shards import Journal, JournalError, ShardResult, Task
+from ptxdiff.sweep import shards as shards_module
+from ptxdiff.sweep.shards import ClusterSweep, Journal, JournalError, ShardResult, Task
 from tests.cluster.conftest import ROOT, node
 from tests.cluster.sources import NEGATION
 
@@ -32,7 +30,7 @@ def next_four(self, places):
     if self._again:
         return self._again.popleft()
     size = min(4, len(self._waiting))
-    return cluster._Piece(cluster.deque(self._waiting.popleft() for _ in range(size))) if size else None
+    return shards_module._Piece(shards_module.deque(self._waiting.popleft() for _ in range(size))) if size else None
 
 
 def swept(tasks, path, work, wanted=range(16), task=TASK, on_result=lambda _: None):

@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 
 from ptxdiff.cli import main
-from ptxdiff.cluster.deployment import SLURM, NodeGroup, kuberay
+from ptxdiff.cluster.connect import SLURM, NodeGroup, kuberay
 
 yaml = pytest.importorskip("yaml", reason="PyYAML comes with Ray, the extra `cluster`")
 

@@ -9,7 +9,7 @@ from ptxdiff.cluster.nodes import gpu
 from ptxdiff.cluster.tasks import Misreported
 from ptxdiff.records import Key, Result, packed, sent, unpacked
 from ptxdiff.running.cluster import driver
-from ptxdiff.running.cluster.batches import LARGEST, ItemBatch, queues
+from ptxdiff.running.cluster.driver import LARGEST, ItemBatch, queues
 from ptxdiff.running.cluster.messages import ItemReport, checked
 from ptxdiff.running.cluster.node_session import sent_options
 from ptxdiff.running.item import fingerprint_of

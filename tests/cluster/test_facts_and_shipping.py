@@ -11,8 +11,18 @@ import pytest
 from ptxdiff.cluster import connect, shipping
 from ptxdiff.cluster import nodes as nodes_module
 from ptxdiff.cluster.connect import ClusterError
-from ptxdiff.cluster.machine_facts import BUILDS_VARIABLE, FILES_VARIABLE, NodeFacts, difference, environment, here
-from ptxdiff.cluster.nodes import CPU, Nodes, _node, gpu
+from ptxdiff.cluster.nodes import (
+    BUILDS_VARIABLE,
+    CPU,
+    FILES_VARIABLE,
+    NodeFacts,
+    Nodes,
+    _node,
+    difference,
+    environment,
+    gpu,
+    here,
+)
 from ptxdiff.processes.gpus import Gpu
 from ptxdiff.triton import builds
 from tests.cluster.conftest import ROOT

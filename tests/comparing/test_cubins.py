@@ -34,7 +34,7 @@ def test_levels_that_differ_part_at_an_instruction(cubins, capsys) -> None:
     assert _compare(cubins, "O0.cubin", "O3.cubin") == 1
     said = capsys.readouterr().out
     assert "d[2] is 0x00001000 and 0xfffff000" in said
-    assert "values first part at" in said
+    assert "values first differ at" in said
     assert "VIMNMX3" in said
     assert "the first has 0x00001000 from 0x" in said
 

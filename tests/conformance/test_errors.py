@@ -8,7 +8,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from ptxdiff.cli import UsageError, error_plot
+from ptxdiff.cli import UsageError, conformance
 from ptxdiff.conformance import bounds, errors, forms, ledger
 from ptxdiff.emulator import emulate
 from ptxdiff.emulator.numeric.vectorise import ArrayFunction
@@ -77,15 +77,15 @@ def test_a_ledger_takes_errors_of_the_definition_it_measured():
 
 def test_a_profile_is_drawn_and_written(tmp_path):
     found = {"inputs": 8, "largest": [{"measure": "ulp", "error": 2.0, "at": ["0x1"]}], "profile": [0.0, 1.0, 2.0, 0.0]}
-    assert list(error_plot.lines(found))[1:] == ["+2^1 to 2^0: | █|", "-2^1 to 2^0: |█ |"]
+    assert list(conformance.lines(found))[1:] == ["+2^1 to 2^0: | █|", "-2^1 to 2^0: |█ |"]
     far = {**found, "profile": [0.0, 1e-9, 0.1, 0.3, 1.0, 16.0, 2.0, 0.0]}
-    assert list(error_plot.lines(far))[1:] == ["+2^0 to 2^1: | ▁▆▇|", "-2^0 to 2^1: |▇█▇ |"]
-    error_plot.write(tmp_path / "errors.svg", {"ex2.approx.f32": found})
+    assert list(conformance.lines(far))[1:] == ["+2^0 to 2^1: | ▁▆▇|", "-2^0 to 2^1: |▇█▇ |"]
+    conformance.write(tmp_path / "errors.svg", {"ex2.approx.f32": found})
     assert "ex2.approx.f32" in (tmp_path / "errors.svg").read_text()
     with pytest.raises(UsageError, match="no error profile"):
-        error_plot.write(tmp_path / "errors.svg", {})
+        conformance.write(tmp_path / "errors.svg", {})
     with pytest.raises(UsageError, match=r"name a \.svg"):
-        error_plot.write(tmp_path / "errors.txt", {"ex2.approx.f32": found})
+        conformance.write(tmp_path / "errors.txt", {"ex2.approx.f32": found})
 
 
 def test_every_bound_has_a_form():

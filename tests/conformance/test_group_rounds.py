@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ptxdiff.conformance import device_model, group_products, group_rounds, ledger
+from ptxdiff.conformance import group_products, group_rounds, ledger
 from ptxdiff.conformance.group_rounds import KINDS
 from ptxdiff.emulator.kernel import tensor_cores
 from tests.support.conformance.hostgpu import HostGpu
@@ -103,12 +103,12 @@ def test_a_comparison_that_detects_nothing_fails_the_form(monkeypatch: pytest.Mo
 
 def test_wrong_arithmetic_in_the_comparison_alone_fails_the_form(monkeypatch: pytest.MonkeyPatch) -> None:
     """F is one too large in the comparison's kernel only: device and definition agree, so it is no mismatch."""
-    right = device_model.numbers
+    right = group_rounds.model_numbers
 
     def wrong(how):
         return replace(right(how), fraction=24, up=right(how).up - 1)
 
-    monkeypatch.setattr(device_model, "numbers", wrong)
+    monkeypatch.setattr(group_rounds, "numbers", wrong)
     tally = group_rounds.measured(HostGpu(), SMALL, 448)
     assert "on the device than on the host" in tally.failure
     assert tally.mismatches > 100

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from ptxdiff.conformance import campaign, forms, ledger, measure
-from ptxdiff.conformance.distance import DIFFERENT, distance
 from ptxdiff.conformance.inputs import shape_of
+from ptxdiff.conformance.kernels import DIFFERENT, distance
 from ptxdiff.conformance.measure import Tally
 from ptxdiff.emulator.text.types import TYPES
 from tests.support.conformance.pretended import Pretended, adds_one_to_nan, one_ulp_off

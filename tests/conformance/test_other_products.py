@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ptxdiff.conformance import ledger, other_products, product_forms
+from ptxdiff.conformance import ledger, product_campaign, product_forms
 from ptxdiff.emulator.targets import Target
 from ptxdiff.triton.targets import tool
 
@@ -28,20 +28,20 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_emulator_runs_its_tiles(form: str) -> None:
-    known = other_products.program(form, FORMS[form])
-    operands = other_products.drawn(form, FORMS[form], 0, 14)
-    found = other_products.emulated(known, operands)
+    known = product_campaign.program(form, FORMS[form])
+    operands = product_campaign.drawn(form, FORMS[form], 0, 14)
+    found = product_campaign.emulated(known, operands)
     assert [x.shape[1] for x in operands] == list(known.counts[:-1])
     assert len(np.unique(found)) > 14 * 8
     operands[-1] = np.roll(operands[-1], 1, axis=0)
-    assert (other_products.emulated(known, operands) != found).any()
+    assert (product_campaign.emulated(known, operands) != found).any()
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_ptxas_assembles_the_kernel(form: str, tmp_path: Path) -> None:
     pytest.importorskip("triton", reason="ptxas comes with Triton")
     source = tmp_path / "kernel.ptx"
-    source.write_text(other_products.program(form, FORMS[form]).text)
+    source.write_text(product_campaign.program(form, FORMS[form]).text)
     done = subprocess.run(
         [str(tool("ptxas-blackwell")), f"-arch={FORMS[form]}", str(source), "-o", str(tmp_path / "out")],
         capture_output=True, text=True,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ptxdiff.conformance import ledger, other_products, product_campaign, products
+from ptxdiff.conformance import ledger, product_campaign, products
 from ptxdiff.conformance.campaign import Measured
 from ptxdiff.conformance.fetch import Identity
 from ptxdiff.conformance.measure import Tally
@@ -48,10 +48,10 @@ class Emulating(products.ProductDevice):
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(products, "TILES", 70)
-    monkeypatch.setattr(other_products, "TILES", 70)
+    monkeypatch.setattr(product_campaign, "TILES", 70)
 
 
-@pytest.mark.parametrize(("module", "form"), [(products, DENSE), (other_products, SPARSE)])
+@pytest.mark.parametrize(("module", "form"), [(products, DENSE), (product_campaign, SPARSE)])
 def test_tiles_continue_beyond_the_drawn_ones(module: Any, form: str) -> None:
     device = Emulating()
     tally = module.measured(device, form, 210)
@@ -59,7 +59,7 @@ def test_tiles_continue_beyond_the_drawn_ones(module: Any, form: str) -> None:
     assert device.launches == 3
 
 
-@pytest.mark.parametrize(("module", "form"), [(products, DENSE), (other_products, SPARSE)])
+@pytest.mark.parametrize(("module", "form"), [(products, DENSE), (product_campaign, SPARSE)])
 def test_one_wrong_register_of_a_later_tile_is_detected(module: Any, form: str) -> None:
     def wrong(launch: int, result: np.ndarray) -> None:
         if launch == 2:
@@ -70,7 +70,7 @@ def test_one_wrong_register_of_a_later_tile_is_detected(module: Any, form: str) 
     assert tally.offenders[0].variant == "tile of cancelling magnitudes, register 1 of lane 5"
 
 
-@pytest.mark.parametrize(("module", "form"), [(products, DENSE), (other_products, SPARSE)])
+@pytest.mark.parametrize(("module", "form"), [(products, DENSE), (product_campaign, SPARSE)])
 def test_later_tiles_differ_from_earlier_ones(module: Any, form: str) -> None:
     """For a device that repeats the first launch's results, nearly all later tiles are wrong."""
     kept: list[np.ndarray] = []
@@ -82,7 +82,7 @@ def test_later_tiles_differ_from_earlier_ones(module: Any, form: str) -> None:
     assert module.measured(Emulating(wrong), form, 140).mismatches > 55
 
 
-@pytest.mark.parametrize(("module", "form"), [(products, DENSE), (other_products, SPARSE)])
+@pytest.mark.parametrize(("module", "form"), [(products, DENSE), (product_campaign, SPARSE)])
 def test_code_that_differs_from_whole_kernels_fails_the_form(
     module: Any, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,7 +182,7 @@ def test_tiles_of_an_earlier_run_are_counted_and_not_tried_again(others: None) -
     assert (entry.inputs, entry.status) == (250, ledger.CONFIRMED)
 
 
-@pytest.mark.parametrize(("module", "form"), [(products, DENSE), (other_products, SPARSE)])
+@pytest.mark.parametrize(("module", "form"), [(products, DENSE), (product_campaign, SPARSE)])
 def test_a_later_run_has_other_tiles(module: Any, form: str) -> None:
     seen: list[np.ndarray] = []
 

@@ -7,7 +7,7 @@ from datetime import date
 import pytest
 
 from ptxdiff.cli import main
-from ptxdiff.conformance import campaign, ledger, tensor_forms
+from ptxdiff.conformance import campaign, ledger
 from ptxdiff.conformance.fetch import Identity
 from ptxdiff.emulator.targets import Target
 
@@ -18,13 +18,13 @@ H200, B200 = (Identity("A GPU", target, "1.0", "13.4") for target in ("sm_90a", 
 
 def test_every_form_has_a_line_and_none_is_confirmed() -> None:
     entries = ledger.read().entries
-    assert len(tensor_forms.bounds_of()) > 1000
-    for name, bound in tensor_forms.bounds_of().items():
-        refused = bound.form.operation in tensor_forms.REFUSED
+    assert len(ledger.bounds_of()) > 1000
+    for name, bound in ledger.bounds_of().items():
+        refused = bound.form.operation in ledger.REFUSED
         assert entries[name].status == (ledger.UNCONFIRMED if refused else ledger.SPECIFICATION), name
         assert entries[name].why, name
         assert not entries[name].inputs
-    assert {PLAIN, SHIFTED} <= set(tensor_forms.bounds_of())
+    assert {PLAIN, SHIFTED} <= set(ledger.bounds_of())
 
 
 def test_a_line_without_the_present_definition_confirms_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,7 +46,7 @@ def test_a_campaign_adds_lines_and_measures_none(device: Identity, status: str) 
 
 def test_only_blackwell_has_them() -> None:
     for target, has in (("sm_90a", False), ("sm_120a", False), ("sm_100a", True)):
-        unmet = tensor_forms.bounds_of()[PLAIN].requirement_unmet(Target.parse(target))
+        unmet = ledger.bounds_of()[PLAIN].requirement_unmet(Target.parse(target))
         assert (unmet is None) is has
 
 

@@ -217,7 +217,7 @@ def test_a_wrong_row_accuses_nobody(monkeypatch):
     assert found.kind == "unsettled"
     assert found.interpreted
     assert found.expected != found.given
-    assert "LOP3" in found.parting
+    assert "LOP3" in found.first_difference
 
 
 def test_a_form_that_is_not_taught_accuses_nobody(monkeypatch, tmp_path):

@@ -7,17 +7,20 @@ from pathlib import Path
 import pytest
 
 from ptxdiff.cli import main
-from ptxdiff.fuzz import illegal as changes
+from ptxdiff.fuzz import refusals as changes
 from ptxdiff.fuzz.assemblers import assembler
-from ptxdiff.fuzz.families import FAMILIES
-from ptxdiff.fuzz.illegal import CHANGES, Illegal, illegal, small
+from ptxdiff.fuzz.generate import FAMILIES
 from ptxdiff.fuzz.oracle import text_of
 from ptxdiff.fuzz.refusals import (
+    CHANGES,
     EMULATOR,
+    Illegal,
     RefusalCampaign,
     RefusalPlan,
     disagreement,
     emulator_refusal,
+    illegal,
+    small,
     tried,
     write_groups,
 )

@@ -9,7 +9,7 @@ import pytest
 from ptxdiff.fuzz import files
 from ptxdiff.fuzz.assemblers import assembler
 from ptxdiff.fuzz.campaign import finding_of
-from ptxdiff.fuzz.page import facts
+from ptxdiff.fuzz.files import facts
 from ptxdiff.fuzz.refusals import RefusalGroup, write_groups
 from ptxdiff.reports.findings import page
 from ptxdiff.triton.installation import NoTriton

@@ -6,12 +6,10 @@ import pytest
 from ptxdiff.emulator import Buffer, PtxError, run_kernel
 from ptxdiff.emulator.machine import lockstep
 from ptxdiff.emulator.text import parse_module
-from ptxdiff.fuzz.cut import nearest, nothing, settled, smaller
-from ptxdiff.fuzz.families import FAMILIES
-from ptxdiff.fuzz.generate import program
+from ptxdiff.fuzz.generate import FAMILIES, program
 from ptxdiff.fuzz.oracle import emulated, inputs_of, text_of
 from ptxdiff.fuzz.parsing import UnsupportedCode, pieces_of
-from ptxdiff.fuzz.reduce import reduced
+from ptxdiff.fuzz.reduce import nearest, nothing, reduced, settled, smaller
 
 TARGET = "sm_90a"
 EVERY = dict.fromkeys(FAMILIES, 1.0)

@@ -5,8 +5,7 @@ from collections import Counter
 import pytest
 
 from ptxdiff.fuzz.assemblers import assembler
-from ptxdiff.fuzz.families import FAMILIES, OF_WHOLE_WARPS
-from ptxdiff.fuzz.generate import FIRST, program
+from ptxdiff.fuzz.generate import FAMILIES, FIRST, OF_WHOLE_WARPS, program
 from ptxdiff.fuzz.oracle import expected, inputs_of, text_of
 from ptxdiff.fuzz.reduce import candidates, reduced, without
 from ptxdiff.triton.targets import assembler as bundled

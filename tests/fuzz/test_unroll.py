@@ -7,14 +7,11 @@ import pytest
 
 from ptxdiff.emulator import Buffer, PtxError, run_kernel
 from ptxdiff.emulator.machine import lockstep
-from ptxdiff.fuzz.cut import smaller
-from ptxdiff.fuzz.families import FAMILIES
-from ptxdiff.fuzz.generate import program
+from ptxdiff.fuzz.generate import FAMILIES, program
 from ptxdiff.fuzz.oracle import emulated, inputs_of, text_of
 from ptxdiff.fuzz.parsing import pieces_of
 from ptxdiff.fuzz.program import RandomProgram, Statement, Variable
-from ptxdiff.fuzz.reduce import candidates, reduced, reduced_by_rounds
-from ptxdiff.fuzz.unroll import ROUNDS, unrolled, unrolled_random
+from ptxdiff.fuzz.reduce import ROUNDS, candidates, reduced, reduced_by_rounds, smaller, unrolled, unrolled_random
 
 HEAD = """.version 8.1
 .target sm_90a

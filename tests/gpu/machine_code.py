@@ -71,8 +71,7 @@ def newest_ptx(path, target):
 
 def codes_of(cubin):
     """The machine code of each kernel of a cubin."""
-    from ptxdiff.sass.cubin import machine_codes
-    from ptxdiff.sass.disassembly import disassembled
+    from ptxdiff.sass.cubin import disassembled, machine_codes
     from ptxdiff.triton.targets import tool
 
     return machine_codes(cubin, disassembled(cubin, tool("nvdisasm")))
@@ -87,8 +86,7 @@ def record_programs(recorder, args):
     """Random programs, as `ptxdiff fuzz` makes them."""
     from ptxdiff.emulator import PtxError
     from ptxdiff.fuzz.assemblers import assembler
-    from ptxdiff.fuzz.families import FAMILIES
-    from ptxdiff.fuzz.generate import program
+    from ptxdiff.fuzz.generate import FAMILIES, program
     from ptxdiff.fuzz.oracle import inputs_of, text_of
     from ptxdiff.model.targets import capability
     from ptxdiff.triton.targets import assembler as bundled
@@ -198,7 +196,7 @@ def record_catalogue(recorder, args):
 
     from ptxdiff.sass import cubin as reader
     from ptxdiff.sass import run as runner
-    from ptxdiff.sass.errors import Unsupported
+    from ptxdiff.sass.text import Unsupported
 
     read_code, cubins, left = reader.machine_code, {}, Counter()
     seen = Counter()
@@ -305,7 +303,7 @@ def record_fchk(recorder, args, one):
     import numpy as np
 
     from ptxdiff.emulator import Buffer
-    from ptxdiff.sass.disassembly import disassembled
+    from ptxdiff.sass.cubin import disassembled
     from ptxdiff.triton.targets import tool
 
     done = one.assemble(kernel_text("div.rn.f32 $0, $1, $2;", 32, args.target), args.target)

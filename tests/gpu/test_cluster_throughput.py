@@ -37,10 +37,9 @@ def pair():
 
 def throughput(chosen, folder, monkeypatch):
     """Shards a second while all GPUs are busy: without starting and compiling, and without the last shards."""
-    from ptxdiff.cluster.join import joined
+    from ptxdiff.cluster.connect import joined
     from ptxdiff.running.shard_worker import fingerprint_of, item_of, shard_digests
-    from ptxdiff.sweep.cluster import ClusterSweep
-    from ptxdiff.sweep.shards import SHARD_BITS, Journal, Task
+    from ptxdiff.sweep.shards import SHARD_BITS, ClusterSweep, Journal, Task
 
     path, target = folder / "xor.py", chosen[0].target
     path.write_text(CASE)

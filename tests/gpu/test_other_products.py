@@ -2,7 +2,7 @@
 
 import pytest
 
-from ptxdiff.conformance import other_products, product_forms
+from ptxdiff.conformance import product_campaign, product_forms
 from ptxdiff.emulator import Target
 from ptxdiff.processes.gpus import gpu_visible
 
@@ -28,5 +28,5 @@ def test_the_emulator_has_the_devices_bits(products_device, form):
     target = Target.parse(products_device.identity.target)
     if product_forms.bounds_of()[form].requirement_unmet(target) is not None:
         pytest.skip(f"{target} has no {form}")
-    tally = other_products.measured(products_device, form, 1 << 12)
+    tally = product_campaign.measured(products_device, form, 1 << 12)
     assert (tally.mismatches, tally.failure, tally.refused) == (0, "", ""), tally.offenders

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ptxdiff.conformance import device_model, group_rounds, product_campaign, products
+from ptxdiff.conformance import group_rounds, product_campaign, products
 from ptxdiff.processes.gpus import gpu_visible
 
 FORMS = [
@@ -41,8 +41,8 @@ def test_every_tile_agrees(hopper: products.ProductDevice, form: str) -> None:
 
 def test_a_wrong_model_is_detected(hopper: products.ProductDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     """The device's comparison has one fraction bit too few: it reports mismatches where the definition finds none."""
-    right = device_model.numbers
-    monkeypatch.setattr(device_model, "numbers", lambda how: replace(right(how), fraction=24, up=right(how).up - 1))
+    right = group_rounds.model_numbers
+    monkeypatch.setattr(group_rounds, "numbers", lambda how: replace(right(how), fraction=24, up=right(how).up - 1))
     tally = group_rounds.measured(hopper, FORMS[0], 1 << 12)
     assert "on the device than on the host" in tally.failure
     assert tally.mismatches > 100

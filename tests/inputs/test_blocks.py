@@ -13,8 +13,8 @@ import triton.language as tl
 
 from ptxdiff import Case, kernel
 from ptxdiff.inputs import few_numbers
-from ptxdiff.inputs.blocks import KINDS, kinds_of
 from ptxdiff.inputs.fill import kernel_inputs
+from ptxdiff.inputs.kernel_sets import KINDS, kinds_of
 from ptxdiff.model.codes import codes_of
 from ptxdiff.model.load import load
 from ptxdiff.model.reference import apply_reference

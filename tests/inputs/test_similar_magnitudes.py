@@ -5,8 +5,8 @@ import pytest
 
 from ptxdiff import Case, kernel
 from ptxdiff.backends import create
+from ptxdiff.inputs.few_numbers import NEAR_NAMES, near_sets
 from ptxdiff.inputs.fill import kernel_inputs
-from ptxdiff.inputs.similar_magnitudes import NAMES, near_sets
 from ptxdiff.model.load import LoadedCase
 from ptxdiff.references import conversion
 from ptxdiff.references.formats import BF16, E5M2, F16, F32, U32, Scalar
@@ -55,9 +55,9 @@ def test_every_element_has_subnormal_and_normal_results(fmt):
 
 def test_which_kernels_have_the_sets():
     sizes = {"n": 64}
-    assert tuple(near_sets(case_of({"x_ptr": F32["n"]}, {"y_ptr": F16["n"]}), sizes)) == NAMES
+    assert tuple(near_sets(case_of({"x_ptr": F32["n"]}, {"y_ptr": F16["n"]}), sizes)) == NEAR_NAMES
     alike = case_of({"x_ptr": F32["n"]}, {"y_ptr": BF16["n"]})
-    assert tuple(near_sets(alike, sizes)) == NAMES[: len(NAMES) // 2]
+    assert tuple(near_sets(alike, sizes)) == NEAR_NAMES[: len(NEAR_NAMES) // 2]
     assert not tuple(near_sets(alike, {"n": 1 << 14}))
     assert not tuple(near_sets(case_of({"x_ptr": U32["n"]}, {"y_ptr": F16["n"]}), sizes))
     assert not tuple(near_sets(case_of({"x_ptr": Scalar(F32)}, {"y_ptr": F16["n"]}), sizes))

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from ptxdiff.model.identity import digest_with_code, source
-from ptxdiff.model.identity.imported import imported_texts
-from ptxdiff.model.identity.modules import execute_file
+from ptxdiff.model.identity.modules import execute_file, imported_texts
 from ptxdiff.model.identity.opened import opened_by
 
 FILES = {

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ptxdiff.locations import PACKAGE, REFERENCES, ROOT
-from ptxdiff.model.identity import code, experiment
+from ptxdiff.model.identity import code, definition
 
 
 def copied(folder: Path) -> Path:
@@ -20,9 +20,9 @@ def copied(folder: Path) -> Path:
 
 
 def digests(monkeypatch: pytest.MonkeyPatch, root: Path) -> tuple[str, str]:
-    monkeypatch.setattr(experiment, "PACKAGE", root / PACKAGE.name)
-    monkeypatch.setattr(experiment, "REFERENCES", root / REFERENCES.name)
-    return experiment.emulator.__wrapped__("hopper"), experiment.harness.__wrapped__()
+    monkeypatch.setattr(definition, "PACKAGE", root / PACKAGE.name)
+    monkeypatch.setattr(definition, "REFERENCES", root / REFERENCES.name)
+    return definition.emulator.__wrapped__("hopper"), definition.harness.__wrapped__()
 
 
 @pytest.mark.parametrize(
@@ -50,5 +50,5 @@ def test_a_folder_without_modules_is_an_error(tmp_path, monkeypatch):
 
 
 def test_the_walk_of_functions_ends_at_the_harness():
-    assert Path(code._HARNESS) == Path(experiment.__file__).parents[2]
+    assert Path(code._HARNESS) == Path(definition.__file__).parents[2]
     assert (Path(code._HARNESS) / "emulator").is_dir()

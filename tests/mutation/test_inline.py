@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ptxdiff.model.load import load
-from ptxdiff.mutation import inline
+from ptxdiff.mutation import kernels
 from ptxdiff.mutation.campaign import Budget, mutate
 from ptxdiff.mutation.settle import Search
 from ptxdiff.mutation.trial import Subject
@@ -144,7 +144,7 @@ def cases(tmp_path: Path):
 )
 def test_asm_is_found_in_every_way_of_writing_it_and_its_mistakes_are_killed(cases, case, variant, text):
     loaded = cases[case]
-    assert inline.blocks_of(Subject(loaded, "sm_90a", 60.0), variant) == ((text, "=r,r"),)
+    assert kernels.blocks_of(Subject(loaded, "sm_90a", 60.0), variant) == ((text, "=r,r"),)
     (found,) = mutate(loaded, [variant], "sm_90a", FEW, ["asm"])
     assert found.words == ""
     assert found.count("killed") >= 2
@@ -188,10 +188,10 @@ def test_the_input_that_detects_a_missed_mutant_is_offered_as_an_edge(tmp_path):
     path.write_text(WEAK)
     subject = Subject(load(path)[0], "sm_90a", 60.0)
     assert subject.baseline("triton") == ""
-    blocks = inline.blocks_of(subject, "triton")
-    mutant = next(m for m in inline.inline_mutants(blocks) if "0x5a5a6" in m.swap.new_text)
-    assert inline.try_inline(subject, "triton", mutant).fate == "survived"
-    (settled,) = inline.settle_inline(subject, "triton", [mutant], SEARCH)
+    blocks = kernels.blocks_of(subject, "triton")
+    mutant = next(m for m in kernels.inline_mutants(blocks) if "0x5a5a6" in m.swap.new_text)
+    assert kernels.try_inline(subject, "triton", mutant).fate == "survived"
+    (settled,) = kernels.settle_inline(subject, "triton", [mutant], SEARCH)
     assert settled.fate == "missed", "the planted weakness was not found"
     edge = int(dict(settled.edge)["x"], 16)
     assert (edge ^ edge >> 13) * 0x9E3779B1 & 0xFFFFF in (0x5A5A5, 0x5A5A6)

@@ -11,8 +11,7 @@ import pytest
 from ptxdiff.cli import main
 from ptxdiff.model.load import load
 from ptxdiff.mutation import campaign
-from ptxdiff.mutation.campaign import Budget
-from ptxdiff.mutation.journal import MutationJournal, MutationRequest
+from ptxdiff.mutation.campaign import Budget, MutationJournal, MutationRequest
 from ptxdiff.records import Mutation, Survivor
 from ptxdiff.running import reuse
 

@@ -101,16 +101,16 @@ def test_machine_code_runs_on_the_device(loaded: LoadedCase, monkeypatch: pytest
     """The machine code is of another variant, as of an assembler that is at fault."""
     from dataclasses import replace
 
-    from ptxdiff.proving import assembled
+    from ptxdiff.proving import elements
 
-    made_right = assembled.translation_of
+    made_right = elements.translation_of
 
     def faulty(job: Job) -> object:
         wrong, by = made_right(replace(job, variant_name="rare", variant=loaded.case.variants["rare"]))  # type: ignore[misc]
         one, _ = made_right(job)  # type: ignore[misc]
         return replace(one, code=wrong.code), by
 
-    monkeypatch.setattr(assembled, "translation_of", faulty)
+    monkeypatch.setattr(elements, "translation_of", faulty)
 
     def wrong(job: Job) -> Outcome:
         outcome = right(job)

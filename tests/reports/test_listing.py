@@ -2,8 +2,7 @@
 
 import pytest
 
-from ptxdiff.reports.highlight import runs
-from ptxdiff.reports.listing import excerpt, listing
+from ptxdiff.reports.highlight import excerpt, listing, runs
 from tests.support.reports import synthetic
 
 PTX = synthetic.ptx_text("rcp.rn.f32", "sm_90a", 2)

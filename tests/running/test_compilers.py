@@ -12,7 +12,7 @@ from ptxdiff.model.variants import CaseError
 from ptxdiff.processes import pool
 from ptxdiff.processes.pool import theirs_too
 from ptxdiff.running import reuse
-from ptxdiff.triton import builds, compile, ptx_cache
+from ptxdiff.triton import builds, compile
 from ptxdiff.triton.builds import NoBuild
 from tests.support.triton_builds import FAULT, compiler, environment
 
@@ -88,7 +88,7 @@ def test_a_variant_whose_compiler_is_not_here_is_not_run_and_never_passes(result
 def test_two_builds_in_one_run_are_kept_apart_and_compared(results, old, pytester, monkeypatch):
     """A planted fault of one build shows only in its own variant, also if the other's results come from a cache."""
     monkeypatch.setenv("PTXDIFF_REUSE", "1")
-    for module, name in ((reuse, "items"), (ptx_cache, "ptx")):
+    for module, name in ((reuse, "items"), (compile, "ptx")):
         monkeypatch.setattr(module, "_kept", _Here(name, pytester.path / name))
     first, head = results(*ALSO, case=FLIP % "")
     assert verdicts(first) == {"plain": "pass", "plain@old": "fail"}

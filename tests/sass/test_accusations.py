@@ -9,18 +9,17 @@ import pytest
 
 from ptxdiff import run_ptx
 from ptxdiff.backends import create
-from ptxdiff.backends.accusation import doubt_of_forms, doubt_of_ptx
-from ptxdiff.backends.parting import nan_on_the_way
+from ptxdiff.backends.first_difference import doubt_of_forms, doubt_of_ptx, nan_on_the_way
 from ptxdiff.conformance import taught
 from ptxdiff.emulator import Buffer, load_kernel
 from ptxdiff.emulator.kernel.trace import Launched, followed
-from ptxdiff.model.assemblers import TRITONS_LEVEL
+from ptxdiff.model.compilers import TRITONS_LEVEL
 from ptxdiff.model.load import load
 from ptxdiff.running import ptxas_fault
 from ptxdiff.running.item import Item
 from ptxdiff.running.run import run_item
 from ptxdiff.sass import rows
-from ptxdiff.sass.errors import ScheduleDependence
+from ptxdiff.sass.text import ScheduleDependence
 from ptxdiff.triton.ptxas import assembler_at
 from ptxdiff.triton.targets import assembler, tool
 
@@ -84,7 +83,7 @@ def test_a_fault_is_proved_as_on_a_gpu(tmp_path, faulty) -> None:
     assert found.offenders
     assert found.evidence == "model"
     assert f"{faulty.name} is at fault" in found.words
-    for part in ("no GPU has confirmed it", "VIMNMX3", "values first part at", "the weakest form that ran is",
+    for part in ("no GPU has confirmed it", "VIMNMX3", "values first differ at", "the weakest form that ran is",
                  "as machine code on the CPU", "developer.nvidia.com/bugs"):  # fmt: skip
         assert part in found.message
     (ptx,) = tmp_path.glob("*.ptx")
@@ -129,7 +128,7 @@ def test_a_form_that_is_not_taught_accuses_nobody(tmp_path, faulty, monkeypatch)
 
 def test_a_move_that_is_not_taught_accuses_nobody(tmp_path, faulty, monkeypatch) -> None:
     _ledger(tmp_path, monkeypatch, "MOVES", "STG")
-    _not_accused(_run(tmp_path, faulty), "STG.E", "ptxas is not accused", "values first part at")
+    _not_accused(_run(tmp_path, faulty), "STG.E", "ptxas is not accused", "values first differ at")
 
 
 def test_a_wrong_row_accuses_nobody(tmp_path, monkeypatch) -> None:

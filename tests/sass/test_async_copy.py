@@ -7,7 +7,7 @@ import pytest
 
 from ptxdiff import run_ptx
 from ptxdiff.sass import async_copy
-from ptxdiff.sass.errors import MachineFault, Unsupported
+from ptxdiff.sass.text import MachineFault, Unsupported
 from ptxdiff.triton.targets import probe
 from tests.support.sass.assembly import run
 

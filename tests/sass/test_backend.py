@@ -177,6 +177,6 @@ def _unrounded(a: int, b: int, c: int, ftz: int, rnd: int, sat: int) -> int:
 
 
 def test_a_result_carries_the_weakest_form_that_ran(backend, monkeypatch) -> None:
-    monkeypatch.setattr("ptxdiff.backends.accusation.weakest", lambda forms, target: ("FMUL", 2, 0))
+    monkeypatch.setattr("ptxdiff.backends.first_difference.weakest", lambda forms, target: ("FMUL", 2, 0))
     outcome = backend.run(_job(FUSED, np.full(300, 1.5, np.float32).view(np.uint32)))
     assert outcome.weakest == "the weakest form that ran is FMUL, taught in 2 contexts, confirmed by no GPU"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ptxdiff import run_ptx
-from ptxdiff.sass.errors import MachineFault, Unsupported
+from ptxdiff.sass.text import MachineFault, Unsupported
 from ptxdiff.triton.targets import tool
 from tests.support.sampling import paired
 from tests.support.sass.assembly import LOAD, STORE, run

@@ -40,9 +40,9 @@ def _tried(fault, version: str) -> None:
         pytest.skip(wrong.words)
     assert wrong == fault["given"]
     assert _words(fault, assembler(path, 0))[0] == fault["expected"]
-    doubt, parting = interpreted_proof(fault["text"], TARGET, assembler(path, 3), inputs, 0)
+    doubt, first_difference = interpreted_proof(fault["text"], TARGET, assembler(path, 3), inputs, 0)
     assert doubt == "", "ptxas is accused"
-    assert parting.startswith("values first part at 0x")
+    assert first_difference.startswith("values first differ at 0x")
 
 
 @pytest.mark.parametrize("fault", LIVE, ids=[f["skeleton"] for f in LIVE])

@@ -8,8 +8,8 @@ import pytest
 from ptxdiff.emulator import TimeLimit, UndefinedBits
 from ptxdiff.sass import rows
 from ptxdiff.sass.cubin import MachineCode
-from ptxdiff.sass.errors import MachineFault, Unsupported
 from ptxdiff.sass.run import run_machine_code
+from ptxdiff.sass.text import MachineFault, Unsupported
 from tests.support.sass.assembly import LOAD, STORE, run, written
 
 WORDS = np.arange(100, 132, dtype=np.uint32)

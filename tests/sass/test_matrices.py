@@ -8,7 +8,7 @@ import pytest
 from ptxdiff import run_ptx
 from ptxdiff.emulator.kernel.warp import fragments
 from ptxdiff.sass import matrices
-from ptxdiff.sass.errors import Unsupported
+from ptxdiff.sass.text import Unsupported
 from ptxdiff.triton.targets import probe
 from tests.support.sampling import paired
 

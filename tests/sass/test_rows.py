@@ -7,8 +7,8 @@ import inspect
 import pytest
 
 from ptxdiff.sass import isa  # noqa: F401
-from ptxdiff.sass.errors import Unsupported
 from ptxdiff.sass.rows import ROWS, functions_of, match
+from ptxdiff.sass.text import Unsupported
 from tests.support.sass.assembly import written
 
 

@@ -8,11 +8,10 @@ from dataclasses import replace
 import pytest
 
 from ptxdiff.fuzz.assemblers import assembler
-from ptxdiff.fuzz.families import FAMILIES
-from ptxdiff.fuzz.generate import program
+from ptxdiff.fuzz.generate import FAMILIES, program
 from ptxdiff.fuzz.oracle import text_of
 from ptxdiff.model.targets import capability
-from ptxdiff.sass.disassembly import disassembled
+from ptxdiff.sass.cubin import disassembled
 from ptxdiff.sass.scoreboards import accesses, early_uses
 from ptxdiff.sass.text import MachineFunction, functions
 from ptxdiff.triton.targets import assembler as bundled

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ptxdiff.sass.errors import Unsupported
 from ptxdiff.sass.rows import match
-from ptxdiff.sass.text import Control, functions, operand
+from ptxdiff.sass.text import Control, Unsupported, functions, operand
 from tests.support.sass.assembly import written
 
 TEXT = """\

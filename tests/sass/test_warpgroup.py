@@ -9,7 +9,7 @@ from ptxdiff import run_ptx
 from ptxdiff.emulator.kernel.wgmma import descriptors
 from ptxdiff.emulator.kernel.wgmma.descriptors import Descriptor
 from ptxdiff.sass import warpgroup
-from ptxdiff.sass.errors import MachineFault, Unsupported
+from ptxdiff.sass.text import MachineFault, Unsupported
 from ptxdiff.triton.targets import probe
 from tests.support.sass.assembly import run
 

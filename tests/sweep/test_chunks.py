@@ -9,10 +9,10 @@ from ptxdiff.model.case import Case
 from ptxdiff.model.load import LoadedCase
 from ptxdiff.model.variants import asm
 from ptxdiff.references.formats import F16
-from ptxdiff.running import item_plan
+from ptxdiff.running import item as item_module
 from ptxdiff.running.item import Item
 from ptxdiff.running.run import run_item
-from ptxdiff.sweep import chunks
+from ptxdiff.sweep import dispatch
 
 torch = pytest.importorskip("torch")
 
@@ -46,8 +46,8 @@ class Negating:
 @pytest.fixture
 def exhaustively(monkeypatch, tmp_path):
     """The results of the exhaustive set, swept in chunks of 2^12."""
-    monkeypatch.setattr(item_plan, "LARGE", 1 << 13)
-    monkeypatch.setattr(chunks.sweep_in_chunks, "__defaults__", (1 << 12,))
+    monkeypatch.setattr(item_module, "LARGE", 1 << 13)
+    monkeypatch.setattr(dispatch.sweep_in_chunks, "__defaults__", (1 << 12,))
 
     def run(backend):
         item = Item(LoadedCase(CASE, "case", "case", tmp_path / "case.py", ""), "v", "sm_90a", "emulator")

@@ -10,8 +10,8 @@ pytest.importorskip("torch")
 from ptxdiff.inputs import input_sets
 from ptxdiff.inputs.generated import CountedTuples
 from ptxdiff.jobs import Job, Setup
-from ptxdiff.model.assemblers import PtxasChoice
 from ptxdiff.model.case import Case
+from ptxdiff.model.compilers import PtxasChoice
 from ptxdiff.model.variants import PlainVariant, asm
 from ptxdiff.references.formats import E2M3, F32
 from ptxdiff.sweep.fused.registers import OWN, asm_in_registers, own_chunks

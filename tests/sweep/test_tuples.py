@@ -9,13 +9,12 @@ from ptxdiff.jobs import Outcome, Setup
 from ptxdiff.model.load import LoadedCase
 from ptxdiff.records import UNPROVED
 from ptxdiff.references.formats import U8, U16
-from ptxdiff.running import item_plan
-from ptxdiff.running.item import Item
-from ptxdiff.running.item_plan import ItemPlan
+from ptxdiff.running import item as item_module
+from ptxdiff.running.item import Item, ItemPlan
 from ptxdiff.running.judgements import ItemJudge
 from ptxdiff.running.plan import WorkItem
 from ptxdiff.running.run import run_item
-from ptxdiff.sweep import chunks, tuples
+from ptxdiff.sweep import dispatch
 
 pytest.importorskip("torch")
 
@@ -56,8 +55,8 @@ class Copying:
 @pytest.fixture
 def swept(monkeypatch, tmp_path):
     """The results for all words of two bytes, in pieces of 2^16 inputs."""
-    monkeypatch.setattr(item_plan, "LARGE", 1 << 15)
-    monkeypatch.setattr(tuples.sweep_tuples, "__defaults__", (1 << 16,))
+    monkeypatch.setattr(item_module, "LARGE", 1 << 15)
+    monkeypatch.setattr(dispatch.sweep_tuples, "__defaults__", (1 << 16,))
 
     def run(backend, case=None):
         item = Item(LoadedCase(case or case_of(), "case", "case", tmp_path / "case.py", ""), "v", "sm_90a", "emulator")
@@ -100,8 +99,8 @@ def test_the_digests_are_those_of_the_plain_sweep(tmp_path):
     inputs = all_words(case, 2)
     job = plan.job(WorkItem(Setup(pack=2), inputs.name), {})
     judge = ItemJudge(case, plan.variant, plan.policy, Copying())
-    plain = chunks.sweep_in_chunks(Copying(), job, inputs, judge.judgement)
-    fast = tuples.sweep_tuples(Copying(), job, inputs, judge.judgement)
+    plain = dispatch.sweep_in_chunks(Copying(), job, inputs, judge.judgement)
+    fast = dispatch.sweep_tuples(Copying(), job, inputs, judge.judgement)
     assert fast.blocks == plain.blocks
     assert fast.judgement.total == plain.judgement.total
 

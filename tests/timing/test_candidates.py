@@ -7,8 +7,8 @@ from ptxdiff.backends import gpu
 from ptxdiff.model.load import load
 from ptxdiff.running.assemblers import label_of, tritons_own
 from ptxdiff.timing import candidates
+from ptxdiff.timing.candidates import sized
 from ptxdiff.timing.rounds import COPY, EMPTY, TWIN
-from ptxdiff.timing.sizes import sized
 
 SOURCE = '''
 """A move."""

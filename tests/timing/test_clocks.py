@@ -4,13 +4,13 @@ import subprocess
 
 import pytest
 
-from ptxdiff.timing import clocks
-from ptxdiff.timing.clocks import Clocks, Reading
+from ptxdiff.timing import session
+from ptxdiff.timing.session import Clocks, Reading
 
 
 @pytest.fixture
 def without_nvml(monkeypatch):
-    monkeypatch.setattr(clocks, "_nvml", lambda uuid: None)
+    monkeypatch.setattr(session, "_nvml", lambda uuid: None)
 
 
 class Nvml:
@@ -27,7 +27,7 @@ class Nvml:
 
 
 def test_nvml_gives_the_clocks_and_the_limits(monkeypatch):
-    monkeypatch.setattr(clocks, "_nvml", lambda uuid: (Nvml([0x01, 0x04, 0x20 | 0x01]), None))
+    monkeypatch.setattr(session, "_nvml", lambda uuid: (Nvml([0x01, 0x04, 0x20 | 0x01]), None))
     found = Clocks("GPU-1")
     for _ in range(3):
         found.read()
@@ -51,7 +51,7 @@ def test_nvidia_smi_answers_where_nvml_is_not_installed(monkeypatch, without_nvm
             words, 1 if old else 0, "" if old else "1755, 2619, 0x0000000000000008\n", ""
         )
 
-    monkeypatch.setattr(clocks.subprocess, "run", run)
+    monkeypatch.setattr(session.subprocess, "run", run)
     found = Clocks("GPU-1")
     found.read()
     assert found.summary == {"sm_min": 1755, "sm_max": 1755, "memory": 2619}
@@ -63,7 +63,7 @@ def test_without_nvml_and_nvidia_smi_the_clocks_are_unknown(monkeypatch, without
     def run(words, **options):
         raise FileNotFoundError(words[0])
 
-    monkeypatch.setattr(clocks.subprocess, "run", run)
+    monkeypatch.setattr(session.subprocess, "run", run)
     found = Clocks("GPU-1")
     found.read()
     assert found.summary == {}

@@ -9,16 +9,16 @@ import pytest
 
 from ptxdiff.diskcache import cache_folder
 from ptxdiff.gating.gate import Policy, gate
-from ptxdiff.model.assemblers import PtxasChoice
+from ptxdiff.model.compilers import PtxasChoice
 from ptxdiff.records import PYTORCH, End, Key, Run, RunRecords, Writer, read
 from ptxdiff.records.compare import compare
 from ptxdiff.records.rules import ContradictionError, check
 from ptxdiff.reports import html, tabular
 from ptxdiff.reports.history import history
 from ptxdiff.reports.timing import measured
+from ptxdiff.timing.candidates import Size
 from ptxdiff.timing.rounds import COPY, EMPTY, TWIN, Samples, measure
 from ptxdiff.timing.session import Common, timings
-from ptxdiff.timing.sizes import Size
 from tests.support.case_sources import FLIP
 from tests.support.reports import synthetic
 

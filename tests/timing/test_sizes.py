@@ -6,8 +6,7 @@ import triton
 
 from ptxdiff import Case, asm, kernel
 from ptxdiff.references.formats import BF16, E2M1X2, E2M3X2, E4M3, F16, F32, F64, I32, TF32, U8
-from ptxdiff.timing.candidates import inputs_of, typical
-from ptxdiff.timing.sizes import setup_of, sized, sizes_of
+from ptxdiff.timing.candidates import inputs_of, setup_of, sized, sizes_of, typical
 
 MIB = 1 << 20
 

@@ -12,12 +12,12 @@ import pytest
 
 from ptxdiff.model.dialect import AsmCall
 from ptxdiff.model.identity import source
-from ptxdiff.model.identity.experiment import harness
+from ptxdiff.model.identity.definition import harness
 from ptxdiff.model.identity.modules import execute_file
 from ptxdiff.processes.pool import CallEnd
 from ptxdiff.processes.worker import Reply
+from ptxdiff.triton import compile, installation
 from ptxdiff.triton import compile as compiling
-from ptxdiff.triton import installation, ptx_cache
 from ptxdiff.triton.compile import identity_of
 from ptxdiff.triton.spec import Compilation, FunctionRef, KernelSpec, Lowered, Memo
 
@@ -58,7 +58,7 @@ def written(tmp_path, monkeypatch):
         path.write_text(kernel.format(helper=name))
         sys.modules.pop(name, None)
         importlib.invalidate_caches()
-        ptx_cache.installation.cache_clear()
+        compile.installation.cache_clear()
         source._sources.clear()
         return FunctionRef.of(execute_file(path, f"{name}_kernels").kernel)
 
@@ -158,7 +158,7 @@ def test_another_harness_or_triton_reuses_nothing(written, requested, monkeypatc
     """For example if two checkouts share a cache folder, or Triton was installed again."""
     spec = spec_of(written())
     compiled(spec, monkeypatch)
-    monkeypatch.setattr(ptx_cache, what, lambda: "another")
+    monkeypatch.setattr(compile, what, lambda: "another")
     compiled(spec, monkeypatch)
     assert len(requested) == 2
 
@@ -174,23 +174,23 @@ def test_the_installation_is_every_file_of_triton_and_the_tools_that_are_named(t
     for path in (None, root / "compiler" / "code.py", root / "_C.so", tmp_path / "ptxas"):
         if path:
             path.write_text("22")
-        ptx_cache.installation.cache_clear()
-        found.append(ptx_cache.installation())
-    ptx_cache.installation.cache_clear()
+        compile.installation.cache_clear()
+        found.append(compile.installation())
+    compile.installation.cache_clear()
     assert len(set(found)) == len(found)
 
 
 def test_ptx_of_a_worker_with_another_harness_is_not_stored(written):
     lowered = dataclasses.replace(pretended(spec_of(written())), harness="another")
-    ptx_cache.keep("identity", lowered, ())
-    assert ptx_cache.find("identity") is None
+    compile.keep("identity", lowered, ())
+    assert compile.find("identity") is None
 
 
 def test_warnings_and_asm_are_read_back_too(written):
     lowered = pretended(spec_of(written()))
-    ptx_cache.keep("identity", lowered, ("a warning",))
-    assert ptx_cache.find("identity") == (lowered, ("a warning",))
-    assert ptx_cache.find("other identity") is None
+    compile.keep("identity", lowered, ("a warning",))
+    assert compile.find("identity") == (lowered, ("a warning",))
+    assert compile.find("other identity") is None
 
 
 def test_a_damaged_entry_is_compiled_again_and_healed(written, requested, monkeypatch, tmp_path):
@@ -207,8 +207,8 @@ def test_a_damaged_entry_is_compiled_again_and_healed(written, requested, monkey
 
 def test_an_entry_of_another_form_counts_as_missing(written, monkeypatch):
     for data in (b"no deflated text", b"", b"x\x9c\x03\x00\x00\x00\x00\x01"):
-        ptx_cache._kept.put(data, *ptx_cache._key("identity"))
-        assert ptx_cache.find("identity") is None
+        compile._kept.put(data, *compile._key("identity"))
+        assert compile.find("identity") is None
 
 
 def test_a_refusal_is_not_stored(written, requested, monkeypatch):
@@ -216,14 +216,14 @@ def test_a_refusal_is_not_stored(written, requested, monkeypatch):
     monkeypatch.setattr(compiling, "_memo", Memo(16))
     spec = spec_of(written())
     assert isinstance(compiling.compile_kernel(spec), compiling.Refusal)
-    assert ptx_cache.find(identity_of(spec)) is None
+    assert compile.find(identity_of(spec)) is None
 
 
 def test_the_stored_ptx_is_tritons(written, monkeypatch):
     """With Triton itself: the stored PTX equals the compiled one, and names the file whose lines it has."""
     spec = spec_of(written())
     first = compiled(spec, monkeypatch)
-    found = ptx_cache.find(identity_of(spec))
+    found = compile.find(identity_of(spec))
     assert found is not None
     assert found[0].ptx == first.ptx == compiled(spec, monkeypatch).ptx
-    assert [Path(name).name for name in ptx_cache._FILE.findall(first.ptx)].count("kernels.py") == 1
+    assert [Path(name).name for name in compile._FILE.findall(first.ptx)].count("kernels.py") == 1

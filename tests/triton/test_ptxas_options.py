@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ptxdiff.model.assemblers import PtxasChoice
+from ptxdiff.model.compilers import PtxasChoice
 from ptxdiff.records import names_assembler
 from ptxdiff.triton.assemble import assemble, options_of
 from ptxdiff.triton.compile import compile_kernel

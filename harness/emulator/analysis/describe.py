@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from ptxdiff.emulator.asm_block import assemble
-from ptxdiff.emulator.binding.checks import check_inputs, check_repeated
-from ptxdiff.emulator.binding.constraints import parse_constraints
+from ptxdiff.emulator.binding.constraints import check_inputs, check_repeated, parse_constraints
 from ptxdiff.emulator.binding.contents import Analysis, describe
 from ptxdiff.emulator.errors import DeclaredOutside, InputWritten, PtxError, only_own
 from ptxdiff.emulator.text.parser import parse_asm

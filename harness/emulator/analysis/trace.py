@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from ptxdiff.emulator.asm_block import assemble, check_options
-from ptxdiff.emulator.binding.approximate import HOPPER
 from ptxdiff.emulator.binding.constraints import bind, constants_of, parse_constraints
+from ptxdiff.emulator.binding.contraction import HOPPER
 from ptxdiff.emulator.binding.program import Step
 from ptxdiff.emulator.errors import PtxError, only_own
 from ptxdiff.emulator.independence import refuse_to_judge

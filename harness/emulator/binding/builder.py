@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from ptxdiff.emulator import isa
-from ptxdiff.emulator.binding import braces
+from ptxdiff.emulator.binding import resolver
 from ptxdiff.emulator.binding.program import Program, ReadSlot, Step, WriteSlot
 from ptxdiff.emulator.binding.resolver import Resolver, Scope
 from ptxdiff.emulator.binding.special_registers import SPECIAL_REGISTERS
@@ -306,7 +306,7 @@ class Builder(Resolver):
 
     def _unspecial(self, node: Operand, bound: Bound, spec: OperandSpec) -> Operand:
         """An ordinary register for a special one where ptxas accepts it: in cvt between integers, or between braces."""
-        if not isinstance(node, Name) or not braces.is_special(node):
+        if not isinstance(node, Name) or not resolver.is_special(node):
             return node
         kinds = [bound.type_of(s) for s in bound.form.operands]
         own = TYPES[SPECIAL_REGISTERS[node.text.partition(".")[0]][0]]
@@ -340,7 +340,7 @@ class Builder(Resolver):
             message = f"{node.spelling} takes {braced} registers in braces here"
             raise self.error(OperandError, message, vector.offset)
         spec = next(s for s in form.sources if s.vector)
-        braces.agreed(self, vector.elements, bound.type_of(spec), f"vector of {bound.spelling}")
+        resolver.agreed(self, vector.elements, bound.type_of(spec), f"vector of {bound.spelling}")
         return [*node.operands[1:at], *vector.elements, *node.operands[at + 1 :]]
 
     def _destinations(self, node: Instruction, bound: Bound) -> list[list[WriteSlot]]:
@@ -370,7 +370,7 @@ class Builder(Resolver):
 
     def _written(self, node: Operand, bound: Bound, spec: OperandSpec, may_discard: bool) -> list[WriteSlot]:
         kind = bound.type_of(spec)
-        if registers := braces.all_written(self, node, bound, spec):
+        if registers := resolver.all_written(self, node, bound, spec):
             return [WriteSlot(r.slot, kind.width) for r in registers]
         return [self.destination(node, kind, bound, may_discard)]
 
@@ -383,7 +383,7 @@ class Builder(Resolver):
             raise self.error(OperandError, f"{role} must be a constant", node.offset)
         if constant and (refusal := self._refused_constant(node, bound, spec, kind)):
             raise self.error(OperandError, f"{role}{refusal}", node.offset)
-        if (first := braces.first_read(self, node, bound, spec)) is not None:
+        if (first := resolver.first_read(self, node, bound, spec)) is not None:
             return ReadSlot(first.slot, kind.width)
         if spec.name in bound.form.braces and isinstance(node, Immediate) and node.single is not None:
             # ptxas 13.4 loses the constant: its code converts zero.

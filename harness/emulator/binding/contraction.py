@@ -14,6 +14,7 @@ from ptxdiff.emulator.binding.program import Program, ReadSlot, Register, Step, 
 from ptxdiff.emulator.isa.forms import Bound, find
 from ptxdiff.emulator.numeric.bits import scalar
 from ptxdiff.emulator.numeric.vectorise import ArrayFunction
+from ptxdiff.emulator.targets import GENERATION
 from ptxdiff.emulator.text.types import TYPES
 
 _SIGN = {"f16": 1 << 15, "bf16": 1 << 15, "f32": 1 << 31, "f64": -(1 << 63)}
@@ -182,3 +183,23 @@ class _Fuser:
         written = WriteSlot(register.slot, reader.width)
         into.append(replace(step, sources=(reader,), destinations=(written,), functions=(function,)))
         return ReadSlot(register.slot, reader.width)
+
+
+# Which bits approximate instructions give --------------------------------------------------------------------------
+#
+# Those of a measured GPU, or the true value rounded to nearest.
+
+HOPPER, ROUNDED = GENERATION.lower(), "rounded"
+APPROXIMATE = (HOPPER, ROUNDED)
+"""The choices, the default first."""
+
+
+def rounded(program: Program) -> Program:
+    """The program with every approximate definition replaced by the model that rounds to nearest."""
+    steps = [
+        replace(s, functions=tuple(s.bound.array_function(n, True) for n, _ in enumerate(s.functions)))
+        if s.bound.form.rounded is not None
+        else s
+        for s in program.steps
+    ]
+    return replace(program, steps=steps)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ptxdiff.emulator.binding import braces
+from ptxdiff.emulator.binding import resolver
 from ptxdiff.emulator.binding.builder import Builder, binds, expect
 from ptxdiff.emulator.binding.program import Step
 from ptxdiff.emulator.errors import OperandError
@@ -39,7 +39,7 @@ def _bind_brx(builder: Builder, node: Instruction, bound: Bound) -> Step:
     expect(builder, node, 2)
     index, table = node.operands
     targets = builder.scope.branch_targets(table.text) if isinstance(table, Name) and not table.negated else None
-    if targets is None or braces.is_special(index):
+    if targets is None or resolver.is_special(index):
         raise builder.error(
             OperandError, f"{node.spelling} takes a register and a label of .branchtargets", node.offset
         )

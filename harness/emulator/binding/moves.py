@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ptxdiff.emulator.binding import braces
+from ptxdiff.emulator.binding import resolver
 from ptxdiff.emulator.binding.builder import Builder, binds, expect
 from ptxdiff.emulator.binding.program import UNDEFINED, ReadSlot, Register, Step, WriteSlot
 from ptxdiff.emulator.binding.special_registers import NARROWER, NEEDS, SPECIAL_REGISTERS
@@ -93,7 +93,7 @@ def _bind_unpack(
     builder: Builder, node: Instruction, bound: Bound, kind: ScalarType, to: Vector, what: Operand
 ) -> Step:
     element = _element(builder, kind, to, node)
-    braces.moved(builder, to.elements, element, f"destination of {bound.spelling}")
+    resolver.moved(builder, to.elements, element, f"destination of {bound.spelling}")
     writers = tuple(
         WriteSlot(-1, element.width) if isinstance(e, Sink) else _strict_write(builder, e, element, bound)
         for e in to.elements
@@ -108,7 +108,7 @@ def _bind_pack(builder: Builder, node: Instruction, bound: Bound, kind: ScalarTy
         raise builder.error(
             OperandError, f"'_' may stand for a part of a 32-bit word only, not in {node.spelling}", what.offset
         )
-    braces.moved(builder, what.elements, element, role)
+    resolver.moved(builder, what.elements, element, role)
     readers = tuple(_source_element(builder, e, element, role) for e in what.elements)
     return Step("pack", node, bound, readers, _halves_written(builder, to, kind, bound))
 
@@ -128,7 +128,7 @@ def _source_element(builder: Builder, node: Operand, kind: ScalarType, role: str
             bits = f64_bits(node.value) if node.single is None else node.single
             return ReadSlot(-1, kind.width, bits & ((1 << kind.width) - 1))
         return _strict_read(builder, node, kind, role)
-    if isinstance(node, Name) and braces.is_special(node):
+    if isinstance(node, Name) and resolver.is_special(node):
         node = builder.special_moved(node)
     return _strict_read(builder, node, TYPES[f"b{kind.width}"], role)
 
@@ -160,7 +160,7 @@ def _bind_mov_vector(builder: Builder, node: Instruction, bound: Bound) -> Step:
     what = node.operands[1]
     if all(isinstance(e, Sink) for e in to):
         raise builder.error(OperandError, f"{node.spelling} cannot discard all of its result", node.offset)
-    braces.moved(builder, to, kind, f"destination of {bound.spelling}")
+    resolver.moved(builder, to, kind, f"destination of {bound.spelling}")
     untyped = TYPES[f"b{kind.width}"]
     writers = tuple(
         WriteSlot(-1, kind.width) if isinstance(e, Sink) else _strict_write(builder, e, untyped, bound) for e in to
@@ -175,7 +175,7 @@ def _bind_mov_vector(builder: Builder, node: Instruction, bound: Bound) -> Step:
     if plain or isinstance(what, Immediate):
         return _split(builder, node, bound, kind, what, writers)
     elements = builder.elements(what, count)
-    braces.moved(builder, elements, kind, role)
+    resolver.moved(builder, elements, kind, role)
     readers = tuple(_source_element(builder, e, kind, role) for e in elements)
     return Step("mov", node, bound, readers, writers)
 

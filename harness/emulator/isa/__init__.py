@@ -39,7 +39,7 @@ in Python and in numba; `tests/emulator/isa/test_forms.py` compares the two for 
 `rounded=` is the model that rounds to nearest (`emulate(..., approximate="rounded")`). `contracts="mul"|"add"|"sub"`:
 ptxas may fuse the instruction if no rounding modifier (group `rnd`) is written. `relaxed=True`: registers may be wider
 than the operand (cvt). `small="b c"`: constants at these operands must be in 0 to 255. `braces="a"`: ptxas also takes
-these operands between braces, with any type of their size (see `ptxdiff.emulator.binding.braces`). `undefined=`: the
+these operands between braces, with any type of their size (see `ptxdiff.emulator.binding.resolver`). `undefined=`: the
 rule for undefined bits, "all" (default) or another one of `definedness`. `section`: the section of the PTX ISA.
 
 Operations of the machine itself (vector moves, branches, memory) are declared with `operation`. A binder checks their

@@ -7,12 +7,11 @@ from dataclasses import replace
 from functools import lru_cache
 
 from ptxdiff.emulator.binding import control, moves
-from ptxdiff.emulator.binding.approximate import HOPPER, ROUNDED, rounded
-from ptxdiff.emulator.binding.contraction import Fuse, fused
+from ptxdiff.emulator.binding.contraction import HOPPER, ROUNDED, Fuse, fused, rounded
 from ptxdiff.emulator.binding.program import Program
 from ptxdiff.emulator.errors import OperandError, TooLarge, UnsupportedOnTarget, only_own
 from ptxdiff.emulator.kernel import calls
-from ptxdiff.emulator.kernel.async_copy import bulk, bulk_tensor, mbarrier
+from ptxdiff.emulator.kernel.async_copy import bulk, mbarrier
 from ptxdiff.emulator.kernel.builder import KernelBuilder
 from ptxdiff.emulator.kernel.cluster import instructions, launch_control
 from ptxdiff.emulator.kernel.kernel import Kernel, size_of
@@ -27,7 +26,7 @@ from ptxdiff.emulator.text.nodes import Function, Module
 from ptxdiff.emulator.text.parser import parse_module
 
 _LOADED = (
-    control, moves, memory_access, bulk_tensor, bulk, calls, launch_control, instructions, matrices, mbarrier,
+    control, moves, memory_access, bulk, bulk, calls, launch_control, instructions, matrices, mbarrier,
     scaled_mma, sparse_mma, sparse_scaled_mma, mma, allocation, commit, copies, loads, products, multiply, exchange,
 )  # fmt: skip
 """Modules that register the binders of all operations, and the runners of those that only kernels have."""

@@ -10,7 +10,7 @@ import tokenize
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ptxdiff.lint.extract.literals import File
+from ptxdiff.lint.extract.strings import File
 from ptxdiff.lint.snippet import Snippet
 
 PYTHON = frozenset((".py", ".pyi"))

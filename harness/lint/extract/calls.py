@@ -6,7 +6,7 @@ import ast
 import re
 from typing import Any
 
-from ptxdiff.lint.extract.literals import File
+from ptxdiff.lint.extract.strings import File
 from ptxdiff.lint.extract.values import Ref, Tensor, TextValue, Truth, Unknown, Value
 from ptxdiff.lint.snippet import Snippet, TextOrigin
 

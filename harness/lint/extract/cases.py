@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ptxdiff.lint.extract import Note
 from ptxdiff.lint.extract.interpret import Interpreter
-from ptxdiff.lint.extract.literals import File
+from ptxdiff.lint.extract.strings import File
 from ptxdiff.lint.extract.values import Ref, TextValue, Unknown, Value
 from ptxdiff.lint.snippet import Snippet, TextOrigin
 

@@ -16,8 +16,7 @@ from functools import cached_property
 
 from ptxdiff.lint.extract import Extracted, Note
 from ptxdiff.lint.extract.guards import ABOUT_TARGETS, DIRECTIVES, Directive, conditions_by_offset, decided
-from ptxdiff.lint.extract.literals import ESCAPE, File, escaped
-from ptxdiff.lint.extract.strings import joined
+from ptxdiff.lint.extract.strings import ESCAPE, File, escaped, joined
 from ptxdiff.lint.extract.values import TextValue
 from ptxdiff.lint.snippet import Snippet, TextOrigin
 

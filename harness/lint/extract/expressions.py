@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from ptxdiff.lint.extract import strings
-from ptxdiff.lint.extract.functions import BUILTINS, ELEMENTS, method, mutated
-from ptxdiff.lint.extract.literals import File, pieces, placed
-from ptxdiff.lint.extract.operators import NUMBERS, compared, operated
+from ptxdiff.lint.extract.strings import File, pieces, placed
 from ptxdiff.lint.extract.values import (
     Class,
     HelperFunction,
@@ -20,6 +20,7 @@ from ptxdiff.lint.extract.values import (
     Unknown,
     Value,
     native,
+    unresolved,
 )
 
 
@@ -345,3 +346,128 @@ class Expressions:
         unbound = isinstance(node.func, ast.Name) and not scope.has(node.func.id)
         function = Ref(node.func.id) if unbound and isinstance(node.func, ast.Name) else self.value(node.func, scope)
         return self.called(node, function, args, keywords)
+
+
+# The functions and methods of Python that the linter evaluates -----------------------------------------------------
+#
+# Built-in ones, and those of strings, lists and dictionaries.
+
+ELEMENTS = 256
+"""The most elements of a sequence, and iterations of a loop, that are evaluated."""
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "str": str, "hex": hex, "int": int, "min": min, "max": max, "abs": abs,
+}  # fmt: skip
+BUILTINS = frozenset((
+    "str", "int", "hex", "min", "max", "abs", "len", "range", "zip", "enumerate", "list", "tuple", "sorted", "reversed",
+    "dict", "print", "isinstance", "getattr", "type",
+))  # fmt: skip
+
+
+def method(text: TextValue, name: str, args: list[Value], keywords: dict[str, Value]) -> Value:
+    """The value of a string method."""
+    if name == "format":
+        return strings.brace_format(text, args, keywords)
+    found = strings.METHODS.get(name)
+    if found is None:
+        return Unknown(f"the method {name} of a string")
+    if unknown := unresolved(*args):
+        return unknown
+    try:
+        return found(text, *args)
+    except (TypeError, AttributeError, ValueError):
+        return Unknown(f"the method {name} of a string")
+
+
+def mutated(base: Value, name: str, args: list[Value]) -> Value:
+    """Apply a method that changes a list or dictionary."""
+    if isinstance(base, list) and name == "append" and args:
+        base.append(args[0])
+    elif isinstance(base, list) and name == "extend" and args and isinstance(args[0], (list, tuple)):
+        base.extend(args[0])
+    elif isinstance(base, dict) and name == "items":
+        return [(TextValue.plain(k) if isinstance(k, str) else k, v) for k, v in base.items()]
+    elif isinstance(base, dict) and name == "values":
+        return list(base.values())
+    elif isinstance(base, dict) and name == "get" and args and not isinstance(args[0], (Unknown, Tensor)):
+        return base.get(native(args[0]), args[1] if len(args) > 1 else None)
+    elif isinstance(base, list):
+        base.append(Unknown(f"the list was changed by {name}"))
+    return Unknown(f"the result of {name}")
+
+
+def builtin(name: str, args: list[Value]) -> Value:
+    """The value of a built-in function."""
+    if name in ("constexpr", "const_expr", "dedent") or (name == "str" and args and isinstance(args[0], TextValue)):
+        found = args[0] if args else Unknown(name)
+        return strings.dedented(found) if name == "dedent" and isinstance(found, TextValue) else found
+    if name in ("range", "static_range") and args and all(isinstance(a, int) for a in args):
+        numbers = range(*args[:3])
+        return list(numbers) if len(numbers) <= ELEMENTS else Unknown("a long range")
+    if name in ("list", "tuple", "sorted", "reversed") and args and isinstance(args[0], (list, tuple)):
+        return tuple(args[0]) if name == "tuple" else [*reversed(args[0])] if name == "reversed" else [*args[0]]
+    if name == "zip" and args and all(isinstance(a, (list, tuple)) for a in args):
+        return [tuple(each) for each in zip(*args, strict=False)]
+    if name == "enumerate" and args and isinstance(args[0], (list, tuple)):
+        return [*enumerate(args[0], *args[1:2])]
+    if name == "len" and args and isinstance(args[0], (TextValue, list, tuple, dict)):
+        return len(native(args[0]))
+    if name in _FUNCTIONS and args and not unresolved(*args):
+        plain = [native(a) for a in args]
+        try:
+            found = _FUNCTIONS[name](*plain)
+        except (TypeError, ValueError):
+            return Unknown(f"{name} of what it does not take")
+        return TextValue.plain(found) if isinstance(found, str) else found
+    return Unknown(f"the result of {name}")
+
+
+# Python's operators on known values --------------------------------------------------------------------------------
+
+_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod, ast.Div: operator.truediv, ast.BitAnd: operator.and_, ast.BitOr: operator.or_,
+    ast.BitXor: operator.xor, ast.LShift: operator.lshift, ast.RShift: operator.rshift, ast.Pow: operator.pow,
+}  # fmt: skip
+_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
+    ast.GtE: operator.ge, ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b, ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+}  # fmt: skip
+NUMBERS = (int, float, bool)
+
+
+def operated(kind: type[ast.operator], left: Value, right: Value) -> Value:
+    """The value of `left op right`."""
+    if isinstance(left, TextValue) and kind is ast.Mod:
+        return strings.percent_format(left, right)
+    if unknown := unresolved(left, right):
+        return unknown
+    if kind is ast.Add and isinstance(left, TextValue) and isinstance(right, TextValue):
+        return left + right if len(left.value) + len(right.value) < strings.MOST else Unknown("a text too long")
+    if kind is ast.Add and isinstance(left, (list, tuple)) and type(left) is type(right):
+        return [*left, *right] if isinstance(left, list) else (*left, *right)
+    if kind is ast.Mult and isinstance(right, (TextValue, list, tuple)) and isinstance(left, int):
+        left, right = right, left
+    if kind is ast.Mult and isinstance(left, (TextValue, list, tuple)) and isinstance(right, int):
+        length = len(left.value) if isinstance(left, TextValue) else len(left)
+        if right * length > strings.MOST:
+            return Unknown("a text too long")
+        if isinstance(left, TextValue):
+            return TextValue(left.value * right, left.offsets * max(right, 0))
+        return left * right
+    if isinstance(left, NUMBERS) and isinstance(right, NUMBERS) and kind in _BINARY:
+        if kind in (ast.Pow, ast.LShift) and (abs(right) > 256 or abs(left) > 1 << 64):
+            return Unknown("a number too large")
+        try:
+            return _BINARY[kind](left, right)
+        except (ArithmeticError, ValueError, TypeError):
+            return Unknown("arithmetic that fails")
+    return Unknown("an operation on values that are not followed")
+
+
+def compared(kind: type[ast.cmpop], left: Value, right: Value) -> bool:
+    """Whether `left op right` holds. Raises TypeError if Python would."""
+    one, other = native(left), native(right)
+    if kind in (ast.Is, ast.IsNot):
+        one, other = (one, other) if None in (one, other) else (one == other, True)
+    return bool(_COMPARE[kind](one, other))

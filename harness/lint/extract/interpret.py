@@ -12,11 +12,9 @@ from collections.abc import Callable, Container
 from typing import Literal
 
 from ptxdiff.lint.extract.calls import dtype_name, mlir_call
-from ptxdiff.lint.extract.expressions import Expressions
-from ptxdiff.lint.extract.functions import ELEMENTS, builtin
-from ptxdiff.lint.extract.literals import File
-from ptxdiff.lint.extract.operators import operated
-from ptxdiff.lint.extract.uses import Uses, last
+from ptxdiff.lint.extract.expressions import ELEMENTS, Expressions, builtin, operated
+from ptxdiff.lint.extract.guards import Uses, last
+from ptxdiff.lint.extract.strings import File
 from ptxdiff.lint.extract.values import (
     Class,
     HelperFunction,

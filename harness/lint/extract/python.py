@@ -16,7 +16,7 @@ from ptxdiff.lint.extract import Extracted, Note
 from ptxdiff.lint.extract.calls import NAMES, Unresolved, snippet_of
 from ptxdiff.lint.extract.guards import PythonGuards
 from ptxdiff.lint.extract.interpret import EndOfWork, Interpreter
-from ptxdiff.lint.extract.literals import File
+from ptxdiff.lint.extract.strings import File
 from ptxdiff.lint.extract.values import NameScope, Tensor, TextValue, Unknown, Value
 from ptxdiff.lint.snippet import Snippet
 

@@ -12,9 +12,9 @@ from ptxdiff.emulator import PtxError, UndefinedBits, check_pack
 from ptxdiff.emulator.text import Instruction
 from ptxdiff.lint import trial
 from ptxdiff.lint.block import LintedBlock
-from ptxdiff.lint.elements import Element, ElementFlow, flows, path
 from ptxdiff.lint.rules import rule
 from ptxdiff.lint.snippet import Found
+from ptxdiff.lint.trial import Element, ElementFlow, flows, path
 
 FEWEST = 4
 """Fewer arguments are not checked: of two, either may come first."""

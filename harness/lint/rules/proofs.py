@@ -10,9 +10,9 @@ import numpy as np
 from ptxdiff.emulator import PtxError, UndefinedBits, sharing
 from ptxdiff.lint import trial
 from ptxdiff.lint.block import LintedBlock
-from ptxdiff.lint.elements import readings
 from ptxdiff.lint.rules import rule
 from ptxdiff.lint.snippet import Found
+from ptxdiff.lint.trial import readings
 
 SECONDS = 10.0
 """Processor seconds of solvers for one question about a block."""

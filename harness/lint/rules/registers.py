@@ -13,7 +13,7 @@ import numpy as np
 from ptxdiff.emulator import Hazard, InputWritten, PtxError, UndefinedBits, check_inputs, sharing
 from ptxdiff.lint import trial
 from ptxdiff.lint.block import LintedBlock
-from ptxdiff.lint.order import written_early
+from ptxdiff.lint.flow import written_early
 from ptxdiff.lint.rules import rule
 from ptxdiff.lint.snippet import Edit, Fix, Found
 

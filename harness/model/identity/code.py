@@ -321,7 +321,7 @@ def _note_import(function: types.FunctionType, module: types.ModuleType) -> None
 
     What the module does may decide results although the function uses no name of it.
     """
-    from ptxdiff.model.identity.imported import imported_texts  # which asks this module whose a module is
+    from ptxdiff.model.identity.modules import imported_texts  # which asks this module whose a module is
     from ptxdiff.model.identity.opened import note
 
     if file := getattr(module, "__file__", None):

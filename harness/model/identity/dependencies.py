@@ -29,7 +29,7 @@ from types import ModuleType
 
 from ptxdiff.model.identity.code import is_users
 from ptxdiff.model.identity.encoding import digest
-from ptxdiff.model.identity.imported import imported_texts
+from ptxdiff.model.identity.modules import imported_texts
 from ptxdiff.model.identity.opened import Opened, digest_of, opened_by
 from ptxdiff.model.identity.source import file_text, real_path
 

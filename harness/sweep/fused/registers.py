@@ -16,7 +16,7 @@ from ptxdiff.emulator import PtxError, sharing
 from ptxdiff.inputs import InputSet
 from ptxdiff.inputs.generated import CountedTuples
 from ptxdiff.jobs import Job
-from ptxdiff.judging.padding import judged_padding
+from ptxdiff.judging.offenders import judged_padding
 from ptxdiff.model.compilers import compiler_of
 from ptxdiff.model.derive import DerivationError, asm_form, compiled_form
 from ptxdiff.model.variants import AsmVariant

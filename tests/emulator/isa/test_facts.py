@@ -10,7 +10,7 @@ import pytest
 
 from ptxdiff.emulator import UndefinedBits, isa
 from ptxdiff.emulator.binding.builder import BINDERS, binds
-from ptxdiff.emulator.binding.checks import destination
+from ptxdiff.emulator.binding.constraints import destination
 from ptxdiff.emulator.binding.program import Step
 from ptxdiff.emulator.isa import registry
 from ptxdiff.emulator.isa.facts import ARITHMETIC, Facts, true_of

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxdiff.conformance import device_model, products
+from ptxdiff.conformance import group_rounds, products
 from ptxdiff.conformance.fetch import Identity
 from ptxdiff.emulator.kernel.run import Buffer, load_kernel, run_kernel
 
@@ -67,7 +67,7 @@ class HostGpu(products.ProductDevice):
     def _check(self, constants: list[int], arguments: Any, threads: int) -> None:
         flags, each, *given, count = arguments
         assert count == threads
-        agreed = device_model.on_host().ctypes
+        agreed = group_rounds.on_host().ctypes
         flagged = self._behind(flags).view(np.uint32)
         pointer = ctypes.POINTER(ctypes.c_int)
         words = [*(ctypes.cast(x, pointer) for x in given[:6]), given[6], *constants]

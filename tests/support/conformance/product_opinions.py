@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxdiff.conformance import ledger, other_products, product_forms, products
+from ptxdiff.conformance import ledger, product_campaign, product_forms, products
 from ptxdiff.emulator.targets import Target
 from tests.support.conformance import product_tiles
 from tests.support.conformance import tensor_products as t
@@ -133,7 +133,7 @@ def _scaled(c: Product, some: Tiles, a: Any, b: Any) -> Any:
 
 def run(c: Product, target: str, registers: list[Any]) -> Any:
     """The emulator's registers of d."""
-    module = other_products if c.sparse or c.scale else products
+    module = product_campaign if c.sparse or c.scale else products
     return module.emulated(module.program(c.form, target), registers)
 
 

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from ptxdiff.model.assemblers import TRITONS_LEVEL
+from ptxdiff.model.compilers import TRITONS_LEVEL
 from ptxdiff.triton.ptxas import assembler_at
 from ptxdiff.triton.targets import assembler, tool
 

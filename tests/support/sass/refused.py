@@ -17,10 +17,9 @@ from ptxdiff.jobs import Outcome
 from ptxdiff.model.load import load
 from ptxdiff.running.item import Item
 from ptxdiff.running.run import jobs
-from ptxdiff.sass.cubin import machine_code
-from ptxdiff.sass.disassembly import disassembled
-from ptxdiff.sass.errors import Unsupported
+from ptxdiff.sass.cubin import disassembled, machine_code
 from ptxdiff.sass.machine import Computed, RefusedStep, prepared
+from ptxdiff.sass.text import Unsupported
 from ptxdiff.triton.targets import tool
 
 

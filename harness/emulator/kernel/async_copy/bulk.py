@@ -16,17 +16,19 @@ from ptxdiff.emulator.binding.builder import binds, expect
 from ptxdiff.emulator.binding.program import ReadSlot, Step
 from ptxdiff.emulator.errors import ExecutionError, MemoryFault, OperandError
 from ptxdiff.emulator.isa.forms import Bound
+from ptxdiff.emulator.kernel.async_copy import tensor_maps
 from ptxdiff.emulator.kernel.async_copy.bulk_in_flight import Coming
-from ptxdiff.emulator.kernel.async_copy.bulk_tensor import ranks_of
 from ptxdiff.emulator.kernel.async_copy.mbarrier import barrier_at, places
+from ptxdiff.emulator.kernel.async_copy.tensor_maps import BYTES, COUNTS, TensorMap
 from ptxdiff.emulator.kernel.builder import KernelBuilder
 from ptxdiff.emulator.kernel.frame import KernelFrame
 from ptxdiff.emulator.kernel.memory.access import address, update_of
 from ptxdiff.emulator.kernel.memory.races import check_bulk_read
-from ptxdiff.emulator.kernel.memory.space import Access, Buffer
+from ptxdiff.emulator.kernel.memory.space import PARAMETER_WINDOW, SHARED_WINDOW, Access, Buffer
+from ptxdiff.emulator.kernel.warp.matrices import active_warps
 from ptxdiff.emulator.machine.operations import runs
 from ptxdiff.emulator.numeric.vectorise import UNSIGNED, Array
-from ptxdiff.emulator.text.nodes import Immediate, Instruction, Operand
+from ptxdiff.emulator.text.nodes import Address, Immediate, Instruction, Operand
 from ptxdiff.emulator.text.types import TYPES
 
 _PIECE = 16
@@ -238,3 +240,232 @@ def _reduced(frame: KernelFrame, step: Step, lane: int, buffer: Buffer, where: s
     kind = UNSIGNED[step.detail.width]
     pairs = zip(buffer.bytes[where].view(kind).tolist(), np.ascontiguousarray(data).view(kind).tolist(), strict=True)
     return np.array([step.detail.update(old, new) for old, new in pairs], kind).view(np.uint8)
+
+
+# Bind and execute bulk copies of boxes and changes of tensor maps (ISA 9.7.9.25 to 9.7.9.28) -----------------------
+
+
+def _lanes(frame: KernelFrame, active: Array | None) -> Array:
+    return frame.every if active is None else np.flatnonzero(active)
+
+
+def _tensor_numbers(frame: KernelFrame, step: Step, reader: ReadSlot, lanes: Array, what: str) -> Array:
+    """An operand's values in lanes, as signed integers. Raises UndefinedBits."""
+    value, mask = frame.read(reader)
+    if mask is not None:
+        frame.refuse_undefined(step, np.broadcast_to(mask, (frame.lanes,))[lanes], lanes, what)
+    whole = np.broadcast_to(value, (frame.lanes,))[lanes]
+    return whole.view(np.int32).astype(np.int64) if whole.dtype == np.uint32 else whole.astype(np.int64)
+
+
+# maps -------------------------------------------------------------------------------------------------------------
+
+
+@binds("tensormap_replace")
+def _bind_replace(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
+    field = bound.modifiers["field"] or ""
+    several = field in COUNTS
+    expect(builder, node, 3 if several else 2)
+    number = 0
+    if several:
+        ordinal = node.operands[1]
+        if not isinstance(ordinal, Immediate) or ordinal.value not in range(COUNTS[field]):
+            message = f"{node.spelling} takes the number of a dimension, a constant below {COUNTS[field]}"
+            raise builder.error(OperandError, message, ordinal.offset)
+        number = int(ordinal.value)
+    space = (bound.modifiers["space"] or "").partition("::")[0]
+    base, displacement = address(builder, node.operands[0], space)
+    kind = TYPES[bound.modifiers["type"] or ""]
+    value = builder.read(node.operands[-1], kind, False, f"value of {bound.spelling}")
+    start, size = tensor_maps.place(field, number)
+    detail = Access(space, displacement + start, 8 * size, 1)
+    return Step("tensormap_replace", node, bound, (base, value), detail=detail)
+
+
+@runs("tensormap_replace")
+def _run_replace(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    access: Access = step.detail
+    lanes, found = frame.locate(step, step.sources[0], access, active)
+    if len(lanes):
+        value = _tensor_numbers(frame, step, step.sources[1], lanes, "a field of a tensor map")
+        frame.store(step, access, lanes, found, [value.astype(UNSIGNED[access.width])], [None])
+
+
+@binds("tensormap_copy")
+def _bind_copy(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
+    expect(builder, node, 3)
+    if not isinstance(node.operands[2], Immediate) or node.operands[2].value != BYTES:
+        raise builder.error(OperandError, f"{node.spelling} copies {BYTES} bytes", node.offset)
+    to, to_displacement = address(builder, node.operands[0], "global")
+    what, displacement = address(builder, node.operands[1], "shared")
+    detail = (Access("global", to_displacement, 32, 4), Access("shared", displacement, 32, 4))
+    return Step("tensormap_copy", node, bound, (to, what), detail=detail)
+
+
+@runs("tensormap_copy")
+def _run_copy(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    """Copy one map for a warp; its first thread's addresses count."""
+    warps, _ = active_warps(frame, step, active)
+    first = warps * 32
+    to, what = step.detail
+    for at in range(0, BYTES, 16):
+        source = Access("shared", what.displacement + at, 32, 4)
+        target = Access("global", to.displacement + at, 32, 4)
+        _, found = frame.locate_lanes(step, step.sources[1], source, first)
+        values, masks = frame.load(step, source, first, found)
+        _, found = frame.locate_lanes(step, step.sources[0], target, first)
+        if found:
+            frame.store(step, target, first, found, values, masks)
+
+
+def _map(frame: KernelFrame, step: Step, lane: int, address: int) -> TensorMap:
+    """The map at a generic address. Raises ExecutionError, MemoryFault and UndefinedBits."""
+    data: bytes | None = None
+    if address % 64:
+        text = f"{frame.who(lane)}: a tensor map lies at a multiple of 64 bytes, not at 0x{address:x}"
+        raise frame.fault(MemoryFault, step, text)
+    if PARAMETER_WINDOW <= address < SHARED_WINDOW:
+        data = frame.grid.parameter_bytes(address - PARAMETER_WINDOW, BYTES)
+    else:
+        buffer = frame.grid.memory.find(address)
+        if buffer is not None and buffer.address <= address <= buffer.address + buffer.size - BYTES:
+            first = address - buffer.base
+            if buffer.undefined is not None:
+                doubt = np.asarray(buffer.undefined[first : first + BYTES])
+                frame.refuse_undefined(step, doubt, np.full(BYTES, lane), "a tensor map")
+            data = buffer.bytes[first : first + BYTES].tobytes()
+    if data is None:
+        text = f"out of bounds: {frame.who(lane)} takes a tensor map from {frame.grid.memory.describe(address, BYTES)}"
+        raise frame.fault(MemoryFault, step, text)
+    found = tensor_maps.decoded(data)
+    if isinstance(found, str):
+        raise frame.fault(ExecutionError, step, f"the tensor map of {frame.who(lane)}: {found}")
+    return found
+
+
+# copies -----------------------------------------------------------------------------------------------------------
+
+
+def _corner(
+    builder: KernelBuilder, node: Instruction, bound: Bound, operand: Operand
+) -> tuple[ReadSlot, int, list[ReadSlot]]:
+    """`[map, {c0, c1}]`: readers of the map's address, its displacement, and readers of the coordinates."""
+    rank = int((bound.modifiers["rank"] or "1d")[0])
+    if not isinstance(operand, Address) or len(operand.extra) != 1:
+        raise builder.error(OperandError, f"{node.spelling} takes [map, {{coordinates}}]", operand.offset)
+    plain = Address(operand.base, operand.displacement, operand.offset)
+    base, displacement = address(builder, plain, "", parameters=True)
+    vector = builder.elements(operand.extra[0], rank)
+    return base, displacement, [builder.read(c, TYPES["s32"], False, "a coordinate") for c in vector]
+
+
+@binds("bulk_tensor_load")
+def _bind_load(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
+    several = "multicast::cluster" in node.modifiers
+    expect(builder, node, 3 + several + (bound.modifiers["hint"] is not None))
+    to, to_displacement = address(builder, node.operands[0], "shared")
+    base, displacement, corner = _corner(builder, node, bound, node.operands[1])
+    barrier, barrier_displacement = address(builder, node.operands[2], "shared")
+    ranks = (builder.read(node.operands[3], TYPES["u16"], False, "the mask of a multicast"),) if several else ()
+    group = bound.modifiers.get("group") or ""
+    detail = (to_displacement, displacement, Access("shared", barrier_displacement, 64, 1), several, group)
+    return Step("bulk_tensor_load", node, bound, (to, barrier, base, *corner, *ranks), detail=detail)
+
+
+@binds("bulk_tensor_store")
+def _bind_tensor_store(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
+    expect(builder, node, 2 + (bound.modifiers["hint"] is not None))
+    base, displacement, corner = _corner(builder, node, bound, node.operands[0])
+    what, what_displacement = address(builder, node.operands[1], "shared")
+    detail = (what_displacement, displacement)
+    return Step("bulk_tensor_store", node, bound, (what, base, *corner), detail=detail)
+
+
+def _boxes(
+    frame: KernelFrame, step: Step, lanes: Array, at: int, end: int | None = None
+) -> list[tuple[int, TensorMap, list[int], int]]:
+    """For each lane: its number, the map, the box's corner, and the address in shared memory.
+
+    at: the index of the source that is the map. end: the index of the first source after the coordinates.
+    """
+    here = _tensor_numbers(frame, step, step.sources[0], lanes, "an address") + step.detail[0]
+    maps = _tensor_numbers(frame, step, step.sources[at], lanes, "an address") + step.detail[1]
+    corners = np.stack([_tensor_numbers(frame, step, r, lanes, "a coordinate") for r in step.sources[at + 1 : end]], 1)
+    found = []
+    table = zip(lanes.tolist(), here.tolist(), maps.tolist(), corners.tolist(), strict=True)
+    for lane, start, place, corner in table:
+        tensor = _map(frame, step, lane, place)
+        if len(corner) != len(tensor.box):
+            text = f"{frame.who(lane)} gives {len(corner)} coordinates for a tensor map of {len(tensor.box)} dimensions"
+            raise frame.fault(ExecutionError, step, text)
+        if refused := tensor.refused(corner):
+            raise frame.fault(ExecutionError, step, f"{frame.who(lane)}: {refused}")
+        found.append((lane, tensor, corner, start))
+    return found
+
+
+@runs("bulk_tensor_load")
+def _run_load(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    lanes = _lanes(frame, active)
+    if not len(lanes):
+        return
+    barriers = places(frame, step, step.sources[1], step.detail[2], lanes).tolist()
+    several, group = step.detail[3:]
+    boxes = _boxes(frame, step, lanes, 2, -1 if several else None)
+    masks = ranks_of(frame, step, lanes) if several else [0] * len(lanes)
+    for (lane, tensor, corner, start), barrier, ranks in zip(boxes, barriers, masks, strict=True):
+        if not several:
+            barrier_at(frame, step, barrier, lane)
+        frame.bulk.load(step, tensor, lane, corner, start, barrier, ranks, group)
+
+
+def ranks_of(frame: KernelFrame, step: Step, lanes: Array) -> list[int]:
+    """The multicast mask (the last source) of each lane. Raises ExecutionError if a mask names no block."""
+    masks = [int(m) for m in _tensor_numbers(frame, step, step.sources[-1], lanes, "the mask of a multicast")]
+    if 0 in masks:
+        text = f"{frame.who(int(lanes[masks.index(0)]))} copies to the blocks of mask 0x0, which names none"
+        raise frame.fault(ExecutionError, step, text)
+    return masks
+
+
+@runs("bulk_tensor_store")
+def _run_tensor_store(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    lanes = _lanes(frame, active)
+    if len(lanes):
+        for lane, tensor, corner, start in _boxes(frame, step, lanes, 1):
+            if tensor.padded:
+                text = f"{frame.who(lane)}: the emulator copies padded 4-bit elements to shared memory only"
+                raise frame.fault(ExecutionError, step, text)
+            frame.bulk.store(step, tensor, lane, corner, start)
+
+
+@binds("bulk_commit")
+def _bind_commit(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
+    expect(builder, node, 0)
+    return Step("bulk_commit", node, bound)
+
+
+@runs("bulk_commit")
+def _run_commit(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    frame.bulk.commit(_lanes(frame, active))
+
+
+@binds("bulk_wait")
+def _bind_wait(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
+    expect(builder, node, 1)
+    operand = node.operands[0]
+    if not isinstance(operand, Immediate) or not isinstance(operand.value, int) or operand.value < 0:
+        raise builder.error(OperandError, f"{node.spelling} takes a constant number of groups", operand.offset)
+    return Step("bulk_wait", node, bound, detail=operand.value)
+
+
+@runs("bulk_wait")
+def _run_wait(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    frame.bulk.wait(step.detail, _lanes(frame, active))
+
+
+@binds("proxy_nothing")
+def _bind_proxy_nothing(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
+    """Bind fences that have no effect here: changes of maps and barriers are visible to all threads at once."""
+    expect(builder, node, 0, 2)
+    return Step("nothing", node, bound)

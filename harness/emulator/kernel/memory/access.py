@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from ptxdiff.emulator.binding.braces import is_special
 from ptxdiff.emulator.binding.builder import binds, expect
 from ptxdiff.emulator.binding.program import ReadSlot, Register, Step, WriteSlot
+from ptxdiff.emulator.binding.resolver import is_special
 from ptxdiff.emulator.errors import ExecutionError, OperandError
 from ptxdiff.emulator.isa.forms import Bound, find
 from ptxdiff.emulator.kernel.builder import KernelBuilder, PassedPart

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ptxdiff.emulator.errors import MemoryFault
-from ptxdiff.emulator.kernel.tcgen05.descriptors import SWIZZLES, MatrixDescriptor
+from ptxdiff.emulator.kernel.tcgen05.operands import SWIZZLES, MatrixDescriptor
 from tests.emulator.kernel.tcgen05.test_products import PRODUCTS
 from tests.support.emulator import tensor_memory_text as tm
 

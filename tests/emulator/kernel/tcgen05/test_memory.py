@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from ptxdiff.emulator.errors import ExecutionError, MemoryFault, PtxError, UndefinedBits
-from ptxdiff.emulator.kernel.tcgen05.descriptors import SWIZZLES, MatrixDescriptor, Swizzle
 from ptxdiff.emulator.kernel.tcgen05.loads import PER_COUNT
+from ptxdiff.emulator.kernel.tcgen05.operands import SWIZZLES, MatrixDescriptor, Swizzle
 from tests.support.emulator import tensor_memory_text as tm
 
 COLUMNS = 32

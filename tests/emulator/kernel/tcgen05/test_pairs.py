@@ -11,7 +11,7 @@ import pytest
 from ptxdiff.emulator.errors import ExecutionError, MemoryFault, NotElementwise, OperandError, PtxError
 from ptxdiff.emulator.kernel.run import Buffer, load_kernel, run_kernel
 from ptxdiff.emulator.kernel.tcgen05 import instruction_descriptors, operands
-from ptxdiff.emulator.kernel.tcgen05.descriptors import SWIZZLES, MatrixDescriptor
+from ptxdiff.emulator.kernel.tcgen05.operands import SWIZZLES, MatrixDescriptor
 from ptxdiff.references import tensor_memory_pairs as pairs
 from tests.emulator.kernel.tcgen05.test_products import SCALE_A, SCALE_B, Product, drawn, expected, image  # fmt: skip
 from tests.support.emulator import tensor_memory_text as tm

@@ -11,7 +11,7 @@ import torch
 
 from ptxdiff.emulator.errors import ExecutionError, MemoryFault
 from ptxdiff.emulator.kernel.tcgen05 import instruction_descriptors
-from ptxdiff.emulator.kernel.tcgen05.descriptors import SWIZZLES, MatrixDescriptor
+from ptxdiff.emulator.kernel.tcgen05.operands import SWIZZLES, MatrixDescriptor
 from ptxdiff.references import scaled_matrices, tensor_core
 from ptxdiff.references.formats import (
     BF16,
