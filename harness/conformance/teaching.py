@@ -98,6 +98,8 @@ def _sequences() -> Iterator[tuple[str, str, tuple[str, ...], tuple[str, ...]]]:
                 pairs = " ".join(f"cvt.rn.satfinite{relu}.{name}.{kind} {to}, ${n};" for n, to in ((1, "v"), (2, "w")))
                 text = f"{{ .reg .b16 v, w; {pairs} mov.b32 $0, {{v, w}}; }}"
                 yield f"two {name} from {kind}{relu}", text, ("b32",), ("b32",) * 2
+                text = f"{{ .reg .b16 v, w; .reg .b32 x; {pairs} mov.b32 x, {{w, v}}; xor.b32 $0, x, $1; }}"
+                yield f"two {name} from {kind}{relu} and xor", text, ("b32",), ("b32",) * 2
 
 
 SEQUENCES = {name: (text, outputs, inputs) for name, text, outputs, inputs in _sequences()}

@@ -13,6 +13,7 @@ def begin():
     gpu.DEVICE = "cpu"
     gpu._synchronize = lambda: None
     gpu.start = start
+    gpu.prepared = lambda *arguments: lambda: gpu.start(*arguments)
     gpu.GpuBackend.unavailable = lambda self, target: None
 
 
@@ -72,7 +73,9 @@ def begin_as_emulator():
     """Run machine code that is PTX, as `tests/fuzz/flipping_ptxas.sh` makes it, on the emulator in this process."""
     from ptxdiff.backends import driver, gpu
 
+    prepared = gpu.prepared
     begin()
+    gpu.prepared = prepared
     driver.bindings = lambda: None
     gpu.machine_code = emulated
     gpu.start = started

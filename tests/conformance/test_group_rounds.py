@@ -108,7 +108,7 @@ def test_wrong_arithmetic_in_the_comparison_alone_fails_the_form(monkeypatch: py
     def wrong(how):
         return replace(right(how), fraction=24, up=right(how).up - 1)
 
-    monkeypatch.setattr(group_rounds, "numbers", wrong)
+    monkeypatch.setattr(group_rounds, "model_numbers", wrong)
     tally = group_rounds.measured(HostGpu(), SMALL, 448)
     assert "on the device than on the host" in tally.failure
     assert tally.mismatches > 100

@@ -47,3 +47,25 @@ def test_no_other_fault_is_tried_again(runs, fault):
 
 def test_with_a_kernel_there_is_no_such_note(runs):
     assert swept().notes == ("as before",)
+
+
+def test_a_launch_is_kept_for_the_same_tensors_of_an_elementwise_kernel_alone(monkeypatch):
+    launched, made = [], []
+
+    def prepared(job, launch, pointers):
+        made.append(dict(pointers))
+        return lambda: launched.append(dict(pointers))
+
+    monkeypatch.setattr(dispatch.gpu, "prepared", prepared)
+    x, y, z = object(), object(), object()
+    start = dispatch.starter("job", SimpleNamespace(elementwise="a template"))
+    for pointers in ({"x": x, "z": z}, {"x": x, "z": z}, {"x": y, "z": z}, {"x": x, "z": z}):
+        start(pointers)
+        assert launched[-1] == pointers
+    assert made == [{"x": x, "z": z}, {"x": y, "z": z}, {"x": x, "z": z}]
+
+    made.clear()
+    start = dispatch.starter("job", SimpleNamespace(elementwise=None))
+    for _ in range(2):
+        start({"x": x})
+    assert made == [{"x": x}] * 2  # a whole kernel may have scratch memory
