@@ -6,6 +6,8 @@ REPORT ?= build/report.html
 RECORDS ?= build/records
 DOCS    ?= build/docs
 JOBS   ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 8 ? n : 8)))
+# Tests wait for the processes that they start; one worker more than there are cores keeps the cores busy meanwhile.
+TESTERS ?= $(shell echo $$(($(JOBS) + 1)))
 
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -66,7 +68,7 @@ imports: $(STAMP)
 # A worker begins with a stretch of neighbouring files, so that what a file's tests share is made once. Tests start a
 # hundred Python processes: with bytecode kept, each is spared seconds of compiling our modules.
 unit: $(STAMP)
-	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(JOBS) --dist worksteal tests
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(TESTERS) --dist worksteal tests
 
 # What is too long for every change: whole tables of which `unit` takes samples, and long random campaigns. Hours.
 slow: $(STAMP)
