@@ -21,6 +21,7 @@ from ptxdiff.model.load import load
 from ptxdiff.sass.rows import ROWS
 from ptxdiff.triton.ptxas import NoAssembler
 from ptxdiff.triton.targets import assembler as bundled
+from tests.support.sass.assembly import plant
 from tests.support.sass.ptxas_releases import release
 
 FLIPPING = str(Path(__file__).with_name("flipping_ptxas.sh"))
@@ -203,7 +204,7 @@ def _program():
 
 def _planted(monkeypatch, opcode, definition):
     rows = [dataclasses.replace(r, definition=definition) for r in ROWS[opcode]]
-    monkeypatch.setitem(ROWS, opcode, rows)
+    plant(monkeypatch, opcode, rows)
 
 
 def _conjunction(a: int, b: int, c: int, lut: int) -> int:

@@ -15,6 +15,7 @@ from ptxdiff.conformance import taught
 from ptxdiff.jobs import Job, Setup, block_of
 from ptxdiff.references.formats import F32, U32
 from ptxdiff.sass import rows, text
+from tests.support.sass.assembly import plant
 
 TARGET = "sm_90a"
 SUM = ptxdiff.Case(
@@ -69,7 +70,7 @@ def test_a_difference_from_the_ptx_accuses_nobody(backend, monkeypatch) -> None:
         rows.InstructionRow(r.name, r.opcodes, r.fixed, r.flags, r.choices, r.shapes, _bigger)
         for r in rows.ROWS["FMUL"]
     ]
-    monkeypatch.setitem(rows.ROWS, "FMUL", planted)
+    plant(monkeypatch, "FMUL", planted)
     outcome = backend.run(_job(FUSED, np.full(300, 1.5, np.float32).view(np.uint32)))
     assert outcome.status == "not run"
     assert "0x40100001" in outcome.words
@@ -162,7 +163,7 @@ def test_one_product_may_be_fused_and_another_apart(backend, monkeypatch, wrong)
             rows.InstructionRow(r.name, r.opcodes, r.fixed, r.flags, r.choices, r.shapes, _unrounded)
             for r in rows.ROWS["FFMA"]
         ]
-        monkeypatch.setitem(rows.ROWS, "FFMA", planted)
+        plant(monkeypatch, "FFMA", planted)
     outcome = backend._ran(job, launch, open_)
     if wrong:
         assert (outcome.status, outcome.fused) == ("not run", {})

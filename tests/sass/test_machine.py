@@ -10,7 +10,7 @@ from ptxdiff.sass import rows
 from ptxdiff.sass.cubin import MachineCode
 from ptxdiff.sass.run import run_machine_code
 from ptxdiff.sass.text import MachineFault, Unsupported
-from tests.support.sass.assembly import LOAD, STORE, run, written
+from tests.support.sass.assembly import LOAD, STORE, plant, run, written
 
 WORDS = np.arange(100, 132, dtype=np.uint32)
 
@@ -25,7 +25,7 @@ def test_a_sum_runs() -> None:
 def test_a_planted_wrong_row_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     row = next(r for r in rows.ROWS["IADD3"] if r.name == "IADD3")
     wrong = rows.InstructionRow(row.name, row.opcodes, row.fixed, row.flags, row.choices, row.shapes, _off_by_one)
-    monkeypatch.setitem(rows.ROWS, "IADD3", [wrong])
+    plant(monkeypatch, "IADD3", [wrong])
     found, _ = run(f"{LOAD} IADD3 R5, R4, 0x7, R0 {STORE}", [WORDS])
     assert (found != WORDS + 7 + np.arange(32)).all()
 

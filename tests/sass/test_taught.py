@@ -13,6 +13,7 @@ from ptxdiff.emulator.isa.float32 import add_f32, mul_f32
 from ptxdiff.emulator.isa.logic import by_table
 from ptxdiff.sass import rows
 from ptxdiff.triton.targets import assembler, probe, tool
+from tests.support.sass.assembly import plant
 
 TARGET = "sm_90a"
 
@@ -68,7 +69,7 @@ def test_a_planted_wrong_row_differs(monkeypatch: pytest.MonkeyPatch) -> None:
         rows.InstructionRow(r.name, r.opcodes, r.fixed, r.flags, r.choices, r.shapes, _twice_rounded)
         for r in rows.ROWS["FFMA"]
     ]
-    monkeypatch.setitem(rows.ROWS, "FFMA", planted)
+    plant(monkeypatch, "FFMA", planted)
     lessons, complaints = _teach(["fma.rn.f32"])
     assert any("differ" in words for words in complaints.values())
     assert lessons["FFMA{.FTZ}{.rnd}{.SAT} ftz=0,rnd=0,sat=0"].differed
@@ -104,7 +105,7 @@ def test_a_planted_mistake_in_one_of_them_differs(name: str, opcode: str, monkey
         if r.name == BLACKWELL[name]
     ]
     others = [r for r in rows.ROWS[opcode] if r.name != BLACKWELL[name]]
-    monkeypatch.setitem(rows.ROWS, opcode, [*others, *planted])
+    plant(monkeypatch, opcode, [*others, *planted])
     lessons, complaints = _teach([name], "sm_100a")
     assert any("differ" in words for words in complaints.values())
     assert any(lesson.differed for form, lesson in lessons.items() if form.startswith(BLACKWELL[name]))
@@ -141,7 +142,7 @@ def test_lines_that_hold_stay_where_some_forms_teach_again(monkeypatch) -> None:
     found = {e["form"]: e for e in _again(before)}
     assert (found[form], found["IADD3"]) == (entry, other)
     assert "BREV" not in found  # its definition is another one now
-    monkeypatch.setitem(rows.ROWS, "FFMA", [
+    plant(monkeypatch, "FFMA", [
         rows.InstructionRow(r.name, r.opcodes, r.fixed, r.flags, r.choices, r.shapes, _twice_rounded)
         for r in rows.ROWS["FFMA"]
     ])  # fmt: skip
@@ -163,7 +164,7 @@ def test_an_ignored_modifier_differs(monkeypatch: pytest.MonkeyPatch) -> None:
         rows.InstructionRow(r.name, r.opcodes, r.fixed, r.flags, r.choices, r.shapes, _without_flush)
         for r in rows.ROWS["FADD"]
     ]
-    monkeypatch.setitem(rows.ROWS, "FADD", planted)
+    plant(monkeypatch, "FADD", planted)
     lessons, _ = _teach(["add.ftz.f32"])
     assert lessons["FADD{.FTZ}{.rnd}{.SAT} ftz=1,rnd=0,sat=0"].differed
 

@@ -6,11 +6,21 @@ import re
 import struct
 
 import numpy as np
+import pytest
 
+from ptxdiff.conformance import taught
 from ptxdiff.emulator import Buffer
 from ptxdiff.sass.cubin import MachineCode, Parameter
+from ptxdiff.sass.rows import ROWS, InstructionRow
 from ptxdiff.sass.run import Ran, run_machine_code
 from ptxdiff.sass.text import MachineFunction, functions
+
+
+def plant(monkeypatch: pytest.MonkeyPatch, opcode: str, planted: list[InstructionRow]) -> None:
+    """Put other rows into the table for a test. The digests of what is taught, which are kept, stay those of the right
+    rows."""
+    taught.digest(planted[0].name)
+    monkeypatch.setitem(ROWS, opcode, planted)
 
 
 def written(body: str) -> MachineFunction:
