@@ -190,7 +190,7 @@ def records() -> str:
 
     head = f"JSON lines, schema {types.SCHEMA}. Each line has `record`, the name of its type, and ends in a checksum."
     parts = ["# Records", f"{head} Unknown fields are refused. [Keep records](../how-to/records.md) has the commands."]
-    for title, module in (("Files", texts), ("Texts", texts), ("Checksums", seal)):
+    for title, module in (("Files and texts", texts), ("Checksums", seal)):
         parts += [f"## {title}", inspect.cleandoc(module.__doc__ or "").partition("\n\n")[2]]
     for name, value in vars(types).items():
         if dataclasses.is_dataclass(value) and value.__module__ == types.__name__:

@@ -5,6 +5,11 @@ there, a pack: lines `{"hash": ..., "text": ...}`, compressed, in the order in w
 writer and no reader relies on its name, so runs may write at the same time; a text that two of them wrote is harmless.
 A text is flushed before the record that names it, and is used only if its digest is its name, so that an edited pack
 is detected. `prune` waits for no run: it refuses while one writes.
+
+Files of lines are plain, `.jsonl`, or compressed, `.jsonl.zst`, which is one frame of Zstandard. A writer flushes after
+each write, so that a killed process leaves a frame without an end whose lines can all be read. The frame's window
+reaches over all lines: fifty results of one variant differ in few bytes. Readers decide by the contents of a file, not
+by its name.
 """
 
 from __future__ import annotations
@@ -205,11 +210,7 @@ class StoreWriter:
             self._held = -1
 
 
-# Files of lines, plain or compressed: `.jsonl`, or `.jsonl.zst`, which is one frame of Zstandard -------------------
-#
-# A writer flushes after each write, so that a killed process leaves a frame without an end whose lines can all be read.
-# The frame's window reaches over all lines: fifty results of one variant differ in few bytes. Readers decide by the
-# contents of a file, not by its name.
+# Files of lines ----------------------------------------------------------------------------------------------------
 
 PLAIN, COMPRESSED = ".jsonl", ".jsonl.zst"
 LEVEL = 9
