@@ -1,4 +1,4 @@
-"""The input sets of whole kernels, a table with one row for each kind: a new kind is a module here and its row.
+"""The input sets of whole kernels, a table with one row for each kind: a new kind is its functions and its row.
 
 Beside them a kernel runs on what the case generates (`generated/1`).
 """
@@ -293,7 +293,7 @@ def _rng(name: str, what: str) -> np.random.Generator:
     return np.random.default_rng(seed_of(name, f"{NAME}/{what}"))
 
 
-# --------------------------------------------------------------------------------------------------------------------
+# The table ------------------------------------------------------------------------------------------------------------
 
 Sizes = Mapping[str, int]
 

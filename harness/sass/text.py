@@ -29,7 +29,7 @@ class ScheduleDependence(MachineFault):
 __all__ = ["ExecutionError", "MachineFault", "PtxError", "ScheduleDependence", "Unsupported"]
 
 
-# --------------------------------------------------------------------------------------------------------------------
+# Instructions and operands --------------------------------------------------------------------------------------------
 
 BYTES = 16
 """The size of an instruction."""

@@ -1,4 +1,4 @@
-"""Parse operands: names, constants, vectors, pairs, addresses."""
+"""Parse operands: names, constants and their expressions, vectors, pairs, addresses."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from ptxdiff.emulator.limits import NESTING, OPERANDS
 from ptxdiff.emulator.text.lexer import OPERAND, WARP_SIZE, Token
 from ptxdiff.emulator.text.nodes import Address, Immediate, Name, Operand, Pair, Sink, Source, Vector
 
-# Token cursor and constant expressions of the PTX parser (ISA 4 ----------------------------------------------------
-#
-# Token cursor and constant expressions of the PTX parser (ISA 4.5), folded as ptxas 12.9 and 13.4 fold them.
+# Constant expressions (ISA 4.5), folded as ptxas 12.9 and 13.4 fold them ----------------------------------------------
 #
 # Integer constants have 64 bits and type .s64, or .u64 if marked U or too large for .s64. Floating-point constants are
 # doubles. Integers and doubles do not mix. ptxas departs from the ISA in two ways: `c ? a : b` takes integers only and
@@ -316,7 +314,7 @@ def _float(text: str) -> float:
     return value
 
 
-# --------------------------------------------------------------------------------------------------------------------
+# Operands -------------------------------------------------------------------------------------------------------------
 
 
 class Operands(ConstantExpressions):
