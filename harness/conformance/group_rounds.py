@@ -315,7 +315,7 @@ _LOW = -8000  # the power of a zero in a packed word; below those of all product
 
 @dataclass(frozen=True)
 class ModelNumbers:
-    """The arithmetic that `agreed` computes: its way, and model_numbers whose meaning depends on the way."""
+    """The arithmetic that `agreed` computes: its way, and numbers whose meaning depends on the way."""
 
     way: int
     terms: int = 0
@@ -328,12 +328,12 @@ class ModelNumbers:
     saturate: int = 0
 
     def words(self) -> list[int]:
-        """The model_numbers in the order of the parameters."""
+        """The numbers in the order of the parameters."""
         return [int(x) for x in vars(self).values()]
 
 
 def model_numbers(how: Arithmetic) -> ModelNumbers:
-    """The model_numbers of a warpgroup's arithmetic. Raises ValueError for an unknown way."""
+    """The numbers of a warpgroup's arithmetic. Raises ValueError for an unknown way."""
     if how.way in ("integers", "bits"):
         if how.way == "bits" and how.word != "and":
             raise ValueError(f"no kernel compares products of bits by {how.word}")
@@ -504,7 +504,7 @@ def agreed(
 
     a: tiles x 64 x stored, b: tiles x deep x n, both `packed`; w: of a sparse a, the row of b that each element of a
     meets, as a; places: 64 x n, where registers of a tile have each result; c, d: those registers, 16 bits to an
-    element where `narrow`. Further model_numbers: `ModelNumbers`.
+    element where `narrow`. Further numbers: `ModelNumbers`.
     """
     groups = n // 8
     row = i // groups

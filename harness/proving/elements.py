@@ -60,9 +60,7 @@ def prove_elements(
     search = ProofSearch(seconds, tuple(solvers))
     found, done = Verdict("not settled", "nothing to prove"), list[int]()
     try:
-        own = packs or (packs_of(case, variant) if isinstance(variant, AsmVariant) else (1,))
-        for pack, fusion in itertools.product(own, variant.fusions):
-            setup = Setup(pack=pack, block=block_of(pack), shape=(ELEMENTS,), fusion=fusion)
+        for setup in _setups(case, variant, packs):
             job = Job(case, loaded.name, loaded.path, name, variant, target, setup)
             verdict = _proved(job, policies(case, variant_on(variant, target)), search)
             together = (found.program + verdict.program[:16], found.rules + verdict.rules[:16])
@@ -71,7 +69,7 @@ def prove_elements(
                 found = replace(found, program=together[0], rules=together[1])
             if found.verdict != "proved":
                 break
-            done.append(pack)
+            done.append(setup.pack)
         # A pack counts once it is proved with every setting of fusion.
         done = [p for p in dict.fromkeys(done) if done.count(p) == len(variant.fusions)]
     except NotModelled as reason:
