@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ptxdiff.references.formats import F32, Codes, Format, to_float64
 from ptxdiff.references.hard_cases import HARD_CASES
@@ -45,9 +46,9 @@ def settle(name: str, codes: Tensor, rounded: Tensor) -> Tensor:
     that consecutive codes read neighbouring places.
     """
     place = _place(codes)
-    for keys, results in _TABLES[name]:
-        hard = torch.tensor(keys, device=codes.device)[place] == codes
-        rounded = torch.where(hard, torch.tensor(results, device=codes.device)[place], rounded)
+    for table in _TABLES[name]:
+        entry = torch.tensor(table, device=codes.device)[place]
+        rounded = torch.where((entry & 0xFFFFFFFF) == codes, (entry >> 32) & 0xFFFFFFFF, rounded)
     return rounded
 
 
@@ -55,19 +56,24 @@ def _place(codes: Codes) -> Codes:
     return (codes ^ (codes >> 18)) & ((1 << _PLACE_BITS) - 1)
 
 
-def _indexed(hard: Sequence[tuple[int, int]]) -> list[tuple[list[int], list[int]]]:
-    """Hard cases by `_place`: tables of codes and results, as many as hard cases share a place."""
-    size = 1 << _PLACE_BITS
-    tables: list[tuple[list[int], list[int]]] = []
+def _indexed(hard: Sequence[tuple[int, int]]) -> list[NDArray[np.int64]]:
+    """Hard cases by `_place`: as many tables as hard cases share a place.
+
+    An entry has the result above the code, so that one look-up reads both. An entry without a hard case has a code that
+    belongs to another place.
+    """
+    empty = np.zeros(1 << _PLACE_BITS, np.int64)
+    empty[0] = 1
+    tables: list[NDArray[np.int64]] = []
     for code, result in hard:
         place = _place(code)
-        free = next((t for t in tables if t[0][place] < 0), None)
+        free = next((t for t in tables if t[place] == empty[place]), None)
         if free is None:
-            free = [-1] * size, [0] * size
+            free = empty.copy()
             tables.append(free)
-        free[0][place], free[1][place] = code, result
+        free[place] = np.uint64(result << 32 | code).astype(np.int64)
     return tables
 
 
-_TABLES = {name: [tuple(map(np.array, table)) for table in _indexed(hard)] for name, hard in HARD_CASES.items()}
+_TABLES = {name: _indexed(hard) for name, hard in HARD_CASES.items()}
 """The tables as arrays: making a tensor from a list of 8192 numbers takes a thousand times as long."""

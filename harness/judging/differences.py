@@ -180,6 +180,17 @@ class Pairs:
         return abs(magnitude(self.fmt, self.got) - magnitude(self.fmt, self.expected))
 
     @cached_property
+    def same_sign_within(self) -> Any:
+        """Whether two finite numbers that are not zero have one sign and lie within the bound."""
+        fmt, steps = self.fmt, int(self.match.bound)
+        # Codes of finite numbers of different signs lie at least this far apart, also around the end of the range. One
+        # comparison then decides both questions; in the kernel of a sweep it saves two of 104 instructions.
+        between = (1 << fmt.sign_shift) - magnitude(fmt, fmt.max_finite) if fmt.has_sign and not fmt.ignored_bits else 0
+        if self.match.kind == "ulp" and fmt.code_bits <= 32 and steps < between:
+            return (self.got - self.expected + steps) & fmt.code_mask <= 2 * steps
+        return self.same_sign & self.within
+
+    @cached_property
     def tiny(self) -> Any:
         """Whether both are smaller than the smallest normal number."""
         limit = magnitude(self.fmt, self.fmt.min_normal)
@@ -248,7 +259,7 @@ RULES: tuple[Rule, ...] = (
     ),
     (Difference.INFINITY, lambda p: p.infinities[0] | p.infinities[1]),
     (Difference.SAME, lambda p: p.match.kind == "absolute" and p.within),  # every finite pair except two zeros
-    (Difference.SAME, lambda p: p.bounded and p.neither_zero & p.same_sign & p.within),
+    (Difference.SAME, lambda p: p.bounded and p.neither_zero & p.same_sign_within),
     (
         Difference.SAME,
         lambda p: (

@@ -24,7 +24,7 @@ from ptxdiff.model.case import Case
 from ptxdiff.model.policies import Policies
 from ptxdiff.model.reference import apply_reference, flushes_itself
 from ptxdiff.model.variants import Reference, alternatives
-from ptxdiff.references.formats import Format, is_subnormal
+from ptxdiff.references.formats import Format, is_subnormal, magnitude
 
 Codes = NDArray[np.int64]
 
@@ -34,7 +34,9 @@ def flush(fmt: Format, codes: Any) -> Any:
     if not fmt.is_float or not fmt.has_zero:
         return codes
     below_sign = (1 << fmt.sign_shift) - 1 if fmt.has_sign else fmt.code_mask
-    return codes ^ ((codes & below_sign) * is_subnormal(fmt, codes))
+    # A zero is its own flush, so it need not be told apart, except for a zero with ignored bits.
+    tiny = is_subnormal(fmt, codes) if fmt.ignored_bits else magnitude(fmt, codes) < 1 << fmt.mantissa_bits
+    return codes & ~(tiny * below_sign)
 
 
 def accepted(

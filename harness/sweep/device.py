@@ -166,9 +166,10 @@ class DeviceSweep:
             return None
         chosen = [starts[k] for k in own]
         sampler = self._sampler(chosen)  # its copy waits for the device; later it would keep the host from launching
-        with stopwatch(self.device) as seconds:
+        with stopwatch(self.device) as seconds, _concurrently(self.device) as stream:
             table = self.in_registers(self.number(self.first), self.count // ROW)
-            done = self._chunks(chosen, sampler)
+            with stream:
+                done = self._chunks(chosen, sampler)
         if not torch.equal(table[:, rows_of(own, self.chunk).to(table.device)], done.table):
             self.found.notes.append(
                 "in the sweep's own kernel the asm gives other results than in the variant's, which all inputs ran in"
@@ -556,6 +557,21 @@ class Near:
 
 
 # The device time of a sweep, and of a copy of as many bytes --------------------------------------------------------
+
+@contextlib.contextmanager
+def _concurrently(device: str) -> Iterator[contextlib.AbstractContextManager[Any]]:
+    """Gives the context of a stream whose kernels run beside those of the block; the block's stream then waits for it.
+
+    The stream has a high priority: the programs of a large kernel are many, and those of the others would run after it.
+    """
+    if not device.startswith("cuda"):
+        yield contextlib.nullcontext()
+        return
+    current, other = torch.cuda.current_stream(), torch.cuda.Stream(priority=-1)  # type: ignore[no-untyped-call]
+    other.wait_stream(current)
+    yield torch.cuda.stream(other)
+    current.wait_stream(other)
+
 
 COPIED = 1 << 29
 """Bytes of one copy: more than any cache holds."""

@@ -282,6 +282,16 @@ class Oracle:
         checked = name not in self.open_outputs
         return checked and all(m.kind in ("exact", "ulp") and not m.underflow and not m.through for m in policies)
 
+    def always_near(self, name: str) -> bool:
+        """Whether every distance of a finite pair that is not flagged is in `NEAR`, or 0.
+
+        So it is where one answer is accepted, and the bound, inside a domain and outside, is at most that of `NEAR`.
+        """
+        match, policy = self.policy.match[name], self.policy
+        bounds = [m.bound for m in (match, match.outside) if m is not None]
+        single = "allowed" not in policy.ftz.values() and len(alternatives(policy.reference)) == 1
+        return single and self._one_sign(name, match) and max(bounds) <= NEAR[-1]
+
     def mask(self, first: Tensor, *units: Tensor) -> Tensor:
         """Which of consecutive inputs are flagged: bool, one for each."""
         got = self.codes_of_outputs({n: units[k] for k, n in enumerate(self.outputs)})

@@ -32,7 +32,7 @@ from ptxdiff.sweep.oracle import Oracle
 from ptxdiff.sweep.result import ROW
 from ptxdiff.triton.elementwise import InlineAsm
 
-SHAPES = ((2048, 4), (2048, 8), (4096, 8))
+SHAPES = ((2048, 4), (2048, 8), (2048, 16), (4096, 8))
 INTEGER = ("IADD", "LOP3", "SHF", "LEA", "IMNMX", "VIMNMX", "ISETP", "SEL", "PRMT", "VIADD", "BMSK", "SGXT", "PLOP3")
 
 

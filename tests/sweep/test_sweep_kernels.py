@@ -133,6 +133,7 @@ ORACLES = {
     "rcp.rn": (oracle_of(reciprocal.correctly_rounded, {"x": F32}, F32, exact()), [0, 0x7F0000, 0x7F7F0000]),
     "rcp.approx.ftz": (oracle_of(reciprocal.correctly_rounded, {"x": F32}, F32, ulp(1), **FTZ), [0x7E0000, 0x7F7F0000]),
     "allowed": (oracle_of(reciprocal.correctly_rounded, {"x": F32}, F32, ulp(2, underflow=True), ftz="allowed"), [0]),
+    "allowed, near": (oracle_of(reciprocal.correctly_rounded, {"x": F32}, F32, ulp(2), ftz="allowed"), [0x7F000000]),
     "through": (
         oracle_of(lambda x: to_e4m3(reciprocal.flushed(x)), {"x": F32}, E4M3, exact(through=RECIPROCAL)), [0x3D800000]),
     # 0x39c50000 and 0xb8f50000 hold hard cases.
@@ -236,6 +237,26 @@ def test_a_row_has_no_more_steps_than_a_count_of_distances_holds():
     oracle, _ = ORACLES["rcp.rn"]
     with pytest.raises(ValueError, match="64 steps for a row; at most 63"):
         kernels.tally_in_registers(oracle, 32, InlineAsm("rcp.rn.f32 $0, $1;", "=f,f"), block=1024)
+
+
+@pytest.mark.parametrize(
+    ("match", "options", "expected"),
+    [
+        (ulp(2), {}, True),
+        (exact(), {"ftz": "required"}, True),
+        (ulp(1, on=NEAR_TWO, outside=ulp(2)), {}, True),
+        (ulp(3), {}, False),
+        (ulp(1, on=NEAR_TWO, outside=ulp(9)), {}, False),
+        (ulp(1, on=NEAR_TWO), {}, False),
+        (ulp(2, underflow=True), {}, False),
+        (absolute(2**-30), {}, False),
+        (ulp(2), {"ftz": "allowed"}, False),
+    ],
+)
+def test_extremes_come_from_the_counts_only_where_no_distance_is_larger(match, options, expected):
+    """With two accepted answers, a result near the second may lie far from the first, from which distances count."""
+    oracle = oracle_of(reciprocal.correctly_rounded, {"x": F32}, F32, match, **options)
+    assert oracle.always_near("y") is expected
 
 
 def test_inputs_are_made_ahead_beside_the_tally():

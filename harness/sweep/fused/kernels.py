@@ -129,13 +129,15 @@ def tally_kernel(oracle: Oracle, number_bits: int, ahead: Sequence[str] = (), ch
 
 
 def tally_in_registers(
-    oracle: Oracle, number_bits: int, asm: InlineAsm, *, block: int = BLOCK, warps: int = WARPS
+    oracle: Oracle, number_bits: int, asm: InlineAsm, *, block: int = BLOCK, warps: int | None = None
 ) -> RowKernel:
     """A kernel that makes the inputs of each row, runs the asm on them, and tallies the results: (first, table).
 
     Nothing but the tally is in memory. Each invocation gets the elements of one thread, which are no neighbours.
-    Raises NotFused.
+    warps: None for the most, up to 16, that leave a thread the elements of an invocation: with fewer elements a thread
+    keeps fewer values in registers, and more warps run at a time. Raises NotFused.
     """
+    warps = warps or max(WARPS, min(2 * WARPS, block // (32 * asm.pack)))
     if asm.pack * 32 * warps > block:
         raise NotFused(f"a thread has fewer elements than the {asm.pack} of an invocation")
     lines, given = [], []
@@ -175,8 +177,8 @@ def _tally(
     pairs = rest[len(oracle.open_outputs) :]
     tails: list[_Count | _Sum | _Distances | _Equal] = [_Count(flagged), _Sum(digest)]
     tails += [_Count(unchecked) for unchecked in rest[: len(oracle.open_outputs)]]
-    for keep, steps in zip(pairs[::2], pairs[1::2], strict=True):
-        tails.append(_Equal(keep) if oracle.always_equal else _Distances(keep, steps))
+    for name, keep, steps in zip(oracle.floats, pairs[::2], pairs[1::2], strict=True):
+        tails.append(_Equal(keep) if oracle.always_equal else _Distances(keep, steps, oracle.always_near(name)))
     lines = ["    rows = tl.num_programs(0)"]
     column = 0
     before, inside, after = [], [], []
@@ -318,31 +320,45 @@ class _Distances:
     """Counts finite pairs, the extremes of their distances, and the small distances, with five counts in one register.
 
     The counts are valid only for a row without larger distances; those of other rows are not used (`Near.far`).
+    always_near: whether no row has larger distances, so that the counts give the extremes.
     """
 
-    def __init__(self, keep: Value, steps: Value) -> None:
-        self.keep, self.steps = keep, steps
+    def __init__(self, keep: Value, steps: Value, always_near: bool) -> None:
+        self.keep, self.steps, self.always_near = keep, steps, always_near
         self.kind = "int32" if within(steps.bounds, RANGES["int32"]) else "int64"
 
     def before(self, k: int) -> list[str]:
-        kinds = {"bins": "int32", "low": self.kind, "high": self.kind}
+        kinds = {"bins": "int32"} if self.always_near else {"bins": "int32", "low": self.kind, "high": self.kind}
         return [f"    {name}{k} = tl.zeros([BLOCK], tl.{kind})" for name, kind in kinds.items()]
 
     def inside(self, k: int) -> list[str]:
         steps = self.steps.as_(self.kind)
-        return [
-            f"        place{k} = (({steps} + {-NEAR[0]}) * {_BIN} & 31).to(tl.int32)",
-            f"        bins{k} += tl.where({self.keep.text}, tl.full((), 1, tl.int32) << place{k}, 0)",
-            f"        low{k} = tl.minimum(low{k}, {steps})",
-            f"        high{k} = tl.maximum(high{k}, {steps})",
+        # What is not kept is added above the fifth count, in the two bits that are left, and what overflows is lost.
+        lines = [
+            f"        near{k} = tl.where({self.keep.text}, {steps}, {NEAR[-1] + 1})",
+            f"        place{k} = ((near{k} + {-NEAR[0]}) * {_BIN}{'' if self.always_near else ' & 31'}).to(tl.int32)",
+            f"        bins{k} += tl.full((), 1, tl.int32) << place{k}",
         ]
+        if self.always_near:
+            return lines
+        return [
+            *lines, f"        low{k} = tl.minimum(low{k}, {steps})", f"        high{k} = tl.maximum(high{k}, {steps})",
+        ]  # fmt: skip
 
     def columns(self, k: int) -> list[str]:
         def count(distance: int) -> str:
             return f"tl.sum((bins{k} >> {(distance - NEAR[0]) * _BIN}) & {(1 << _BIN) - 1}, 0)"
 
+        def extreme(distances: Sequence[int]) -> str:
+            """The first of the distances that occurs, else 0."""
+            first, *rest = distances
+            return f"tl.where({count(first)} > 0, {first}, {extreme(rest) if rest else 0})"
+
+        low, high = f"tl.min(low{k}, 0)", f"tl.max(high{k}, 0)"
+        if self.always_near:
+            low, high = extreme(range(NEAR[0], 0)), extreme(range(NEAR[-1], 0, -1))
         finite = " + ".join(count(d) for d in range(NEAR[0], NEAR[-1] + 1))
-        return [finite, f"tl.min(low{k}, 0)", f"tl.max(high{k}, 0)", *(count(d) for d in NEAR)]
+        return [finite, low, high, *(count(d) for d in NEAR)]
 
 
 # ---- Functions for `ptxdiff.sweep.device` ------------------------------------------------------------------------
