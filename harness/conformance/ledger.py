@@ -345,13 +345,13 @@ def digest(form: str) -> str:
         raise KeyError(form)
     function = bound.form.function
     if productforms.multiplies(bound.form):
-        text = productforms.definition(form, _code, digest)
+        text = productforms.definition(form, code_digest, digest)
     elif function is None:
         text = bound.form.operation
     else:
         results = len(bound.form.destinations) + len(bound.form.writes)
         constants = [bound.array_function(r).constants for r in range(results)]
-        text = f"{_code(function)} {bound.source_types} {constants}"
+        text = f"{code_digest(function)} {bound.source_types} {constants}"
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
@@ -382,8 +382,12 @@ def _digested(module: str) -> str:
 
 
 @cache
-def _code(function: Callable[..., object]) -> str:
-    """A digest of the code of a definition and of all functions that it calls."""
+def code_digest(function: Callable[..., object], text: Callable[[ast.AST], str] = ast.unparse) -> str:
+    """A digest of the code of a definition and of all functions that it calls. text: how code becomes text.
+
+    Definitions that a device confirmed have no f-strings with quotes, so `ast.unparse` gives one text of them in every
+    version of Python; other code needs `text_of`.
+    """
     seen: dict[str, str] = {}
     todo: list[Any] = [function]
     while todo:
@@ -391,7 +395,7 @@ def _code(function: Callable[..., object]) -> str:
         name = f"{_digested(found.__module__)}.{found.__qualname__}"
         if name in seen:
             continue
-        seen[name] = _plain(found)
+        seen[name] = _plain(found, text)
         for word in sorted(_names(found.__code__)):
             value = found.__globals__.get(word)
             if isinstance(value, types.FunctionType) and value.__module__.startswith("ptxdiff."):
@@ -408,14 +412,31 @@ def _names(code: types.CodeType) -> set[str]:
     return set(code.co_names).union(*(_names(c) for c in inner))
 
 
-def _plain(function: Any) -> str:
+def _plain(function: Any, text: Callable[[ast.AST], str]) -> str:
     """A function's code without decorators, docstring, comments and layout."""
     node = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
     assert isinstance(node, ast.FunctionDef)
     node.decorator_list = []
     if ast.get_docstring(node) is not None:
         node.body = node.body[1:] or [ast.Pass()]
-    return ast.unparse(node).replace("from ptxdiff.emulator.", f"from {_DIGESTED}")
+    return text(node).replace("from ptxdiff.emulator.", f"from {_DIGESTED}")
+
+
+def text_of(node: ast.AST) -> str:
+    """The text of a syntax tree, the same in every version of Python.
+
+    From 3.12 on `ast.unparse` chooses other quotes for f-strings, so their parts stand in a tuple here.
+    """
+    return ast.unparse(_FormattedTexts().visit(node))
+
+
+class _FormattedTexts(ast.NodeTransformer):
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.Tuple:
+        return ast.Tuple([self.visit(part) for part in node.values], ast.Load())
+
+    def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.Tuple:
+        specification = [] if node.format_spec is None else [self.visit(node.format_spec)]
+        return ast.Tuple([self.visit(node.value), ast.Constant(node.conversion), *specification], ast.Load())
 
 
 # The forms of tcgen05. No device at hand has them ------------------------------------------------------------------

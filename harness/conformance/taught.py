@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
-from ptxdiff.conformance.ledger import _code
+from ptxdiff.conformance.ledger import code_digest, text_of
 from ptxdiff.sass import isa  # noqa: F401  declares the rows
 from ptxdiff.sass.machine import StepCode
 from ptxdiff.sass.rows import ROWS, InstructionRow
@@ -104,8 +104,9 @@ def move_digest(code: StepCode) -> str:
     """Eight digits that change with the code of a step's class and action, and of the functions that they call."""
     if code not in _move_digests:
         step, action = code
-        own = ast.unparse(ast.parse(textwrap.dedent(inspect.getsource(step))))
-        parts = [own, _code(step.run), *([_code(inspect.unwrap(action))] if action is not None else [])]
+        own = text_of(ast.parse(textwrap.dedent(inspect.getsource(step))))
+        called = [step.run, *([inspect.unwrap(action)] if action is not None else [])]
+        parts = [own, *(code_digest(function, text_of) for function in called)]
         _move_digests[code] = hashlib.sha256(" ".join(parts).encode()).hexdigest()[:8]
     return _move_digests[code]
 
@@ -126,4 +127,4 @@ def _digests() -> dict[str, str]:
 def _of(row: InstructionRow) -> str:
     shapes = [(shape.destinations, shape.sources) for shape in row.shapes]
     given = f" {sorted(row.given.items())}" if row.given else ""
-    return f"{_code(row.definition)} {row.name} {shapes} {sorted(map(str, row.choices.items()))}{given}"
+    return f"{code_digest(row.definition)} {row.name} {shapes} {sorted(map(str, row.choices.items()))}{given}"

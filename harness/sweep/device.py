@@ -558,6 +558,7 @@ class Near:
 
 # The device time of a sweep, and of a copy of as many bytes --------------------------------------------------------
 
+
 @contextlib.contextmanager
 def _concurrently(device: str) -> Iterator[contextlib.AbstractContextManager[Any]]:
     """Gives the context of a stream whose kernels run beside those of the block; the block's stream then waits for it.

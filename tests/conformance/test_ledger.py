@@ -1,5 +1,6 @@
 """The committed ledger, entries made from measurements, and which changes end an entry's confirmation."""
 
+import ast
 import json
 from datetime import date
 
@@ -7,7 +8,7 @@ import pytest
 
 from ptxdiff.conformance import bounds, forms, ledger
 from ptxdiff.conformance.fetch import Identity
-from ptxdiff.conformance.ledger import Campaign, Entry, Ledger, LedgerError
+from ptxdiff.conformance.ledger import Campaign, Entry, Ledger, LedgerError, text_of
 from ptxdiff.conformance.measure import Tally, WrongInput
 
 IDENTITY = Identity("A GPU", "sm_90a", "1.2", "12.9")
@@ -151,18 +152,21 @@ def test_digest_follows_code_and_constants_and_nothing_else():
 
     two.__name__ = two.__qualname__ = other.__qualname__ = "one"
     one.__qualname__ = "one"
-    assert ledger._plain(one).replace("one", "two") == ledger._plain(two)
-    assert ledger._plain(one).replace("one", "other") != ledger._plain(other)
+    texts = [ledger._plain(f, ast.unparse) for f in (one, two, other)]
+    assert texts[0].replace("one", "two") == texts[1]
+    assert texts[0].replace("one", "other") != texts[2]
 
 
 def test_a_digest_follows_every_function_that_a_definition_calls(monkeypatch):
     function = forms.bounds_of()["add.rn.f32"].form.function
-    code, plain, called = ledger._code.__wrapped__, ledger._plain, []
-    monkeypatch.setattr(ledger, "_plain", lambda f: called.append(f) or plain(f))
+    code, plain, called = ledger.code_digest.__wrapped__, ledger._plain, []
+    monkeypatch.setattr(ledger, "_plain", lambda f, text: called.append(f) or plain(f, text))
     before = code(function)
     assert len(called) > 1
     for changed in called[:]:
-        monkeypatch.setattr(ledger, "_plain", lambda f, changed=changed: plain(f) + " changed" * (f is changed))
+        monkeypatch.setattr(
+            ledger, "_plain", lambda f, text, changed=changed: plain(f, text) + " changed" * (f is changed)
+        )
         assert code(function) != before, changed
 
 
@@ -190,3 +194,9 @@ def test_one_form_is_found_without_naming_all():
     assert ledger.bound_of("nothing") is None
     with pytest.raises(KeyError):
         ledger.digest("add.rn.f128")
+
+
+def test_the_text_of_code_is_the_same_in_every_version_of_python():
+    """Python 3.12 chose other quotes for f-strings, so that no form with memory was believed there."""
+    code = ast.parse("""text = f"{names['a']}: {size!r:>{width}} isn't {{known}}" """.strip())
+    assert text_of(code) == "text = ((names['a'], -1), ': ', (size, 114, ('>', (width, -1))), \" isn't {known}\")"
