@@ -86,7 +86,7 @@ class Emulated:
         if _tuned(self.kernel):
             return self._tuned_launch(grid, args, kwargs)
         from ptxdiff.emulator import load_kernel, run_kernel, scratch
-        from ptxdiff.triton.specialise import entry_values
+        from ptxdiff.triton.spec import entry_values
 
         unwritten = frozenset(kwargs.pop("unwritten", ()))
         values, compilation, signature, fusion = self._prepared(args, kwargs)
@@ -184,7 +184,7 @@ class Emulated:
     ) -> tuple[Any, Any]:
         from ptxdiff.triton.compile import compile_kernel
         from ptxdiff.triton.diagnostics import Refusal
-        from ptxdiff.triton.specialise import Parameters, specialise
+        from ptxdiff.triton.spec import Parameters, specialise
 
         if _compiling():
             raise LaunchError(
@@ -464,7 +464,7 @@ def _check_level(level: str) -> None:
 def _machine_code(text: str, entry: str | None, ptxas: str | None, opt: int | None, fusion: bool) -> MachineCode:
     """The machine code that ptxas makes of a text. Raises LaunchError if it refuses."""
     from ptxdiff.emulator.text import without_header
-    from ptxdiff.triton.machinecode import NotAssembled, cubin_of
+    from ptxdiff.triton.assemble import NotAssembled, cubin_of
     from ptxdiff.triton.targets import assembler
 
     path = ptxas or assembler(without_header(text).target or "sm_90a").path
@@ -506,7 +506,7 @@ def _run_machine_code(
 
 def _described(value: Any, held: dict[FunctionRef, Any]) -> Any:
     """An argument for `specialise`: tensors become pointers. held: gets functions that only this process has."""
-    from ptxdiff.triton.specialise import DescriptorType, PointerType
+    from ptxdiff.triton.spec import DescriptorType, PointerType
 
     if isinstance(value, tuple | list):
         return tuple(_described(v, held) for v in value)

@@ -26,9 +26,8 @@ from numpy.typing import NDArray
 from ptxdiff.extras import require
 from ptxdiff.inputs.edges import edge_codes
 from ptxdiff.judging.judge import Judgement, judge
-from ptxdiff.model.arguments import format_of
+from ptxdiff.model.arguments import format_of, values_of
 from ptxdiff.model.case import Case
-from ptxdiff.model.codes import values_of
 from ptxdiff.model.policies import policies
 from ptxdiff.references.formats import Format, encode, ordinal, pack
 

@@ -9,9 +9,9 @@ from collections.abc import Collection, Sequence
 from ptxdiff.jobs import Artifacts, Job, Outcome
 from ptxdiff.triton.assemble import Disassembly, disassemble, disassemble_ahead, making_ahead
 from ptxdiff.triton.build import Built
+from ptxdiff.triton.builds import NoTriton
 from ptxdiff.triton.compile import submit
 from ptxdiff.triton.diagnostics import Refusal
-from ptxdiff.triton.installation import NoTriton
 from ptxdiff.triton.launch import Launch, launch_of, launched_experiment
 from ptxdiff.triton.targets import probe, tool
 

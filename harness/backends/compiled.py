@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxdiff.backends.evidence import with_evidence
 from ptxdiff.backends.snippet import error_line, run_once
 from ptxdiff.emulator import (
+    GENERATION,
     KERNEL_SECONDS,
+    ROUNDED,
     ExecutionError,
     NotElementwise,
     PtxError,
@@ -26,20 +27,21 @@ from ptxdiff.emulator import (
     TimeLimit,
     UndefinedBits,
     UnsupportedOnTarget,
+    of_generation,
     shared_memory,
 )
 from ptxdiff.emulator.text import retargeted
-from ptxdiff.jobs import Artifacts, Job, Outcome
+from ptxdiff.jobs import Artifacts, Evidence, Job, Outcome
 from ptxdiff.model.derive import asm_form
 from ptxdiff.model.identity.definition import Experiment, emulator
 from ptxdiff.model.variants import AsmVariant
 from ptxdiff.records import UNPROVED
 from ptxdiff.triton.build import compiled
+from ptxdiff.triton.builds import NoTriton
 from ptxdiff.triton.compile import submit
 from ptxdiff.triton.diagnostics import Refusal
 from ptxdiff.triton.elementwise import TEMPLATE_FILE
 from ptxdiff.triton.guarded import PATTERNS, Layout, input_overwritten, never_written
-from ptxdiff.triton.installation import NoTriton
 from ptxdiff.triton.launch import Launch, TensorLayout, entry_parameters, launch_of, launched_experiment
 from ptxdiff.triton.ptx_text import AsmLine, asm_line
 from ptxdiff.triton.spec import Compilation
@@ -452,3 +454,36 @@ class EmulatedTensor:
         if beyond := int((~unwritten & between).sum()):
             found.append(f"{beyond} bytes between the rows of {self.tensor.name} were overwritten")
         return found
+
+
+# ---- The evidence of a pass on emulated bits -------------------------------------------------------------------------
+
+
+def with_evidence(outcome: Outcome, forms: tuple[str, ...], approximate: tuple[str, ...], job: Job) -> Outcome:
+    """The job's outcome with its evidence. If that is a model, a note names the model.
+
+    forms: all instruction forms of the code. approximate: the approximate ones among them.
+    """
+    rounded = bool(approximate) and job.approximate == ROUNDED
+    evidence = "model" if rounded else evidence_of(forms, approximate, job.target)
+    if evidence != "model" or outcome.status != "ran":
+        return replace(outcome, evidence=evidence)
+    words = (
+        "approximate instructions are rounded to nearest, which no GPU does"
+        if rounded
+        else f"approximate instructions have the bits of {GENERATION}'s unit, which were not confirmed for {job.target}"
+    )
+    return replace(outcome, evidence=evidence, notes=(*outcome.notes, words))
+
+
+def evidence_of(forms: tuple[str, ...], approximate: tuple[str, ...], target: str) -> Evidence:
+    """The evidence of a pass with these forms: "confirmed" if the conformance ledger confirms every form.
+
+    Otherwise it is "specification". Approximate instructions have other bits on another generation, so with them it is
+    "model" unless the ledger confirms them and the target is of the measured generation.
+    """
+    from ptxdiff.conformance.ledger import confirmed
+
+    if approximate and not (of_generation(target) and confirmed(approximate)):
+        return "model"
+    return "confirmed" if confirmed(forms) else "specification"

@@ -19,9 +19,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxdiff.backends.evidence import with_evidence
-from ptxdiff.backends.sharing import run_shared
-from ptxdiff.backends.snippet import error_line, fed_back, run_once, shareable
+from ptxdiff.backends.compiled import with_evidence
+from ptxdiff.backends.snippet import error_line, fed_back, run_once, run_shared, shareable
 from ptxdiff.emulator import HOPPER, KERNEL_SECONDS
 from ptxdiff.jobs import Job, Outcome
 from ptxdiff.model.arguments import format_of
@@ -92,7 +91,7 @@ class EmulatorBackend:
 
     def _compiled(self, job: Job) -> Outcome:
         from ptxdiff.backends.compiled import compile_job, run_compiled
-        from ptxdiff.triton.installation import NoTriton
+        from ptxdiff.triton.builds import NoTriton
 
         try:
             kernel = compile_job(job)
@@ -189,7 +188,7 @@ def _is_large(job: Job) -> bool:
 
 def _can_compile() -> bool:
     """Whether Triton's kernel around asm can be compiled: Triton is installed, and `ASM_ALONE` is not set."""
-    from ptxdiff.triton.installation import NoTriton, triton_folder
+    from ptxdiff.triton.builds import NoTriton, triton_folder
 
     if os.environ.get(ASM_ALONE, "0") not in ("", "0"):
         return False

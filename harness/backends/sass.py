@@ -11,7 +11,7 @@ looks for the proof that ptxas is at fault.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
@@ -30,10 +30,9 @@ from ptxdiff.backends.compiled import (
     run_compiled,
 )
 from ptxdiff.backends.first_difference import doubt_of_forms, doubt_of_ptx, first_difference, nan_on_the_way, standing
-from ptxdiff.backends.fused_products import FollowedThread, fused_products, in_words
 from ptxdiff.backends.snippet import error_line
 from ptxdiff.conformance.taught import unsettled
-from ptxdiff.emulator import KERNEL_SECONDS, PtxError, fusable
+from ptxdiff.emulator import KERNEL_SECONDS, Fusable, PtxError, fusable
 from ptxdiff.emulator.kernel.trace import Launched, ThreadTrace, storing_thread
 from ptxdiff.emulator.kernel.trace import followed as ptx_followed
 from ptxdiff.jobs import Job, Outcome
@@ -48,6 +47,7 @@ from ptxdiff.triton.targets import tool
 
 if TYPE_CHECKING:
     from ptxdiff.emulator import Fuse
+
 
 TIMING = "machine code ran on the CPU, which never shows faults of timing"
 """A note of every result."""
@@ -349,3 +349,93 @@ def _apart(outputs: Mapping[str, Any], expected: Any) -> str:
                 f"in element {at} of {name} ({len(wrong)} elements differ)"
             )
     return ""
+
+
+# ---- Which products ptxas fused into a sum, found in its machine code ------------------------------------------------
+
+
+_FUSING = ("FFMA", "DFMA", "HFMA2", "FHFMA", "UFFMA")
+"""Opcodes, without a number of elements after them, that multiply and add with one rounding."""
+
+
+@dataclass(frozen=True)
+class FollowedThread:
+    """One thread: of the PTX with all products fused and with none, and of the machine code."""
+
+    fused: ThreadTrace
+    apart: ThreadTrace
+    machine: Sequence[TracedInstruction]
+
+
+def fused_in(pairs: Sequence[Fusable], threads: Sequence[FollowedThread]) -> tuple[list[Fusable], list[Fusable]]:
+    """The additions that the machine code fuses, and those of which the threads do not tell.
+
+    Of two products of one addition, only the first is looked for: the emulator fuses that one.
+    """
+    first = {pair.addition: pair for pair in reversed(pairs)}
+    chosen, open_ = [], []
+    for offset, pair in sorted(first.items()):
+        votes = {vote for thread in threads for vote in _votes(offset, thread)}
+        if votes == {True}:
+            chosen.append(pair)
+        elif votes != {False}:
+            open_.append(pair)
+    return chosen, open_
+
+
+def _votes(addition: int, thread: FollowedThread) -> set[bool]:
+    """Whether a thread's machine code has the value of an addition from a fusing instruction, or from another."""
+    fused, apart = _results(thread.fused, addition), _results(thread.apart, addition)
+    found = set()
+    for step in thread.machine:
+        value = _written(step)
+        if value is None:
+            continue
+        fusing = step.instruction.opcode.startswith(_FUSING)
+        if fusing and value in fused - apart:
+            found.add(True)
+        elif not fusing and value in apart - fused:
+            found.add(False)
+    return found
+
+
+def _results(trace: ThreadTrace, addition: int) -> set[int]:
+    return {
+        w.value
+        for s in trace.steps
+        if s.executed and s.step.node.offset == addition and s.step.bound.name.split(".")[0] != "mov"
+        for w in s.writes
+        if w.value is not None
+    }
+
+
+def _written(step: TracedInstruction) -> int | None:
+    values = [v for (kind, _), v in step.writes.items() if kind in ("R", "UR")]
+    if not values:
+        return None
+    return values[0] if len(values) == 1 else values[1] << 32 | values[0]
+
+
+def fused_products(
+    pairs: Sequence[Fusable], threads: Sequence[FollowedThread], has_bits: Callable[[Fuse], bool]
+) -> tuple[Fusable, ...] | None:
+    """The additions that ptxas fused; None if that is not known. has_bits: whether PTX so fused has the same bits."""
+    chosen, left = fused_in(pairs, threads)
+    for more in [[], left][: 1 + bool(left)]:
+        if has_bits(tuple(sorted(p.pair for p in (*chosen, *more)))):
+            return tuple(sorted((*chosen, *more), key=lambda p: p.addition))
+    return None
+
+
+def in_words(found: Sequence[Fusable], threads: Sequence[FollowedThread]) -> Mapping[str, str]:
+    """By the PTX line of fused additions: texts and lines of each product and addition."""
+    places: dict[int, tuple[int, str]] = {}
+    for thread in threads:
+        for step in thread.apart.steps:
+            places.setdefault(step.step.node.offset, (step.line, step.text))
+    words: dict[str, list[str]] = {}
+    for pair in found:
+        if pair.product in places and pair.addition in places:
+            (at, product), (line, addition) = places[pair.product], places[pair.addition]
+            words.setdefault(str(line), []).append(f"{product} of line {at} into {addition} of line {line}")
+    return {line: "; ".join(several) for line, several in words.items()}

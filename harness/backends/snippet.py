@@ -9,13 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxdiff.emulator import KERNEL_SECONDS
-from ptxdiff.jobs import Job
+from ptxdiff.jobs import Job, Outcome
 from ptxdiff.model.arguments import format_of
 from ptxdiff.model.case import Case
-from ptxdiff.model.derive import AsmForm
+from ptxdiff.model.derive import AsmForm, asm_form
+from ptxdiff.model.variants import AsmVariant, CaseError
 
 if TYPE_CHECKING:
-    from ptxdiff.emulator import AsmOperand
+    from ptxdiff.emulator import AsmOperand, Hazard
+
 
 Units = Mapping[str, NDArray[np.generic]]
 
@@ -97,3 +99,95 @@ def fed_back(case: Case, carry: Mapping[str, str], outputs: Mapping[str, Any]) -
 def error_line(error: Exception) -> str:
     """The text of an emulator error, joined to one line."""
     return " | ".join(part.strip() for part in str(error).splitlines() if part.strip())
+
+
+# ---- Shared registers: outputs in registers of inputs, in every assignment that may change the bits ------------------
+
+
+def may_share(case: Case, variant: AsmVariant, pack: int) -> bool:
+    """Whether some assignment of outputs to registers of inputs might change the result of a variant's asm."""
+    from ptxdiff.emulator import PtxError, sharing
+
+    try:
+        form = asm_form(case, variant, pack)
+        return bool(sharing(form.text, form.constraints).hazards)
+    except (PtxError, CaseError):
+        return False  # the other contexts report the error
+
+
+def run_shared(job: Job, form: AsmForm, fuse: bool, limit: float) -> Outcome:
+    """Run the asm in each assignment of shared registers until one changes the result.
+
+    limit: the seconds that each run may take. The first assignment that changes the result gives the outputs and a
+    finding that names the operands; later ones are not tried. If none does, the outputs are those of the plain run.
+    Raises PtxError if the plain run does.
+    """
+    from ptxdiff.emulator import PtxError, sharing
+
+    found = sharing(form.text, form.constraints, job.target)
+    hazards = {(h.output, h.input): h for h in found.hazards}
+    plain = run_once(job, form, job.inputs, {}, fuse, limit)
+    notes = () if found.complete else (_incomplete(len(found.assignments), len(hazards)),)
+    for share in found.assignments:
+        chosen = [hazards[pair] for pair in share.items()]
+        units = job.inputs if chosen[0].tied < 0 else _equal_inputs(job, form, chosen[0])
+        if units is None:
+            continue
+        expected = plain if units is job.inputs else run_once(job, form, units, {}, fuse, limit)
+        words = "; ".join(_words(job.case, form, hazard) for hazard in chosen)
+        try:
+            outputs = run_once(job, form, units, share, fuse, limit)
+        except PtxError as e:
+            return Outcome("ran", outputs=plain, findings=(f"{words}: {error_line(e)}",), notes=notes)
+        if not _same_bits(expected, outputs):
+            # The report shows outputs beside the job's inputs, so outputs of other inputs are not returned.
+            shown = outputs if expected is plain else plain
+            return Outcome("ran", outputs=shown, findings=(words,), notes=notes)
+    return Outcome("ran", outputs=plain, notes=notes)
+
+
+def _equal_inputs(job: Job, form: AsmForm, hazard: Hazard) -> Units | None:
+    """The job's inputs with a hazard's input equal to the tied one; None if the two can never be equal."""
+    operands = _operands(job.case, form)
+    one, other = operands[hazard.tied], operands[hazard.input]
+    if (one.first, one.count, one.element_width) != (other.first, other.count, other.element_width):
+        return None
+    names = list(job.case.inputs)
+    units = dict(job.inputs)
+    like = units[names[other.tensor]]
+    units[names[other.tensor]] = np.ascontiguousarray(units[names[one.tensor]]).view(like.dtype)
+    return units
+
+
+def _operands(case: Case, form: AsmForm) -> tuple[AsmOperand, ...]:
+    from ptxdiff.emulator import bind, parse_constraints
+
+    widths = [[format_of(a).unit_bits for a in side.values()] for side in (case.inputs, case.outputs)]
+    return bind(parse_constraints(form.constraints), widths[0], widths[1], form.pack, form.convention)
+
+
+def _incomplete(tried: int, hazards: int) -> str:
+    from ptxdiff.emulator import HAZARDS
+
+    which = f"only the first {hazards:,} pairs" if hazards >= HAZARDS else f"each of the {hazards} pairs"
+    return f"{tried} of all assignments of shared registers were tried; they cover {which} at least once"
+
+
+def _words(case: Case, form: AsmForm, hazard: Hazard) -> str:
+    operands = _operands(case, form)
+    output, source = operands[hazard.output], operands[hazard.input]
+    names = list(case.outputs)[output.tensor], list(case.inputs)[source.tensor]
+    return (
+        f"the result changes with ${hazard.output} (output {names[0]}) in the register of ${hazard.input} (input "
+        f"{names[1]}), as the compiler may choose{_where(hazard)}: ${hazard.output} is written on line "
+        f"{hazard.written}, before ${hazard.input} is read on line {hazard.read}; make the constraint of "
+        f"${hazard.output} '=&{output.constraint.letter}'"
+    )
+
+
+def _where(hazard: Hazard) -> str:
+    return f" where the two inputs ${hazard.tied} and ${hazard.input} are equal" if hazard.tied >= 0 else ""
+
+
+def _same_bits(one: Mapping[str, Any], two: Mapping[str, Any]) -> bool:
+    return all(np.asarray(one[n]).tobytes() == np.asarray(two[n]).tobytes() for n in one)

@@ -238,7 +238,7 @@ def _fit(name: str) -> int:
     from ptxdiff.conformance import fit
     from ptxdiff.conformance.cuda import NoDevice
     from ptxdiff.conformance.fetch import Hardware
-    from ptxdiff.triton.installation import NoTriton
+    from ptxdiff.triton.builds import NoTriton
 
     if name not in fit.DESIGNS:
         raise UsageError(
@@ -286,7 +286,7 @@ def _measure(args: argparse.Namespace, book: Ledger, entries: Mapping[str, Entry
 
     from ptxdiff.conformance import campaign, forms, ledger, product_campaign, product_forms
     from ptxdiff.conformance.cuda import NoDevice
-    from ptxdiff.triton.installation import NoTriton
+    from ptxdiff.triton.builds import NoTriton
 
     console = Console(stderr=True, highlight=False)
     tiles, ends = args.inputs or TILES, time.monotonic() + args.seconds

@@ -234,7 +234,7 @@ def _plan(args: argparse.Namespace, target: str) -> FuzzPlan:
 
 def _assemblers(args: argparse.Namespace, target: str) -> tuple[Ptxas, ...]:
     from ptxdiff.fuzz.assemblers import assembler
-    from ptxdiff.triton.installation import NoTriton
+    from ptxdiff.triton.builds import NoTriton
     from ptxdiff.triton.ptxas import NoAssembler
     from ptxdiff.triton.targets import assembler as bundled
 

@@ -248,7 +248,7 @@ def _using(word: str, chosen: Sequence[Named]) -> list[Named]:
 
 
 def _targets() -> int:
-    from ptxdiff.triton.installation import NoTriton
+    from ptxdiff.triton.builds import NoTriton
     from ptxdiff.triton.targets import probe
 
     try:

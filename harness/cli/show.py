@@ -110,7 +110,7 @@ def _trace(loaded: LoadedCase, name: str, target: str, args: argparse.Namespace)
     from ptxdiff.running.assemblers import AssemblerChoice
     from ptxdiff.running.item import Item
     from ptxdiff.running.run import jobs
-    from ptxdiff.triton.installation import NoTriton
+    from ptxdiff.triton.builds import NoTriton
     from ptxdiff.triton.ptxas import NoAssembler
 
     backend = SassBackend()

@@ -108,7 +108,7 @@ def main(args: argparse.Namespace) -> int:
     from ptxdiff.processes.child import DeviceFault
     from ptxdiff.processes.gpus import gpus
     from ptxdiff.timing import CannotTime
-    from ptxdiff.timing.on_device import time_on_device
+    from ptxdiff.timing.session import time_on_device
 
     if not gpus():
         raise UsageError("there is no NVIDIA GPU here")
@@ -145,7 +145,7 @@ def _assemblers(args: argparse.Namespace, target: str) -> tuple[PtxasChoice | No
     if not (args.assembler or args.opt):
         return (None,)
     from ptxdiff.running.assemblers import AssemblerChoice, parsed
-    from ptxdiff.triton.installation import NoTriton
+    from ptxdiff.triton.builds import NoTriton
     from ptxdiff.triton.ptxas import NoAssembler
 
     if args.in_registers:

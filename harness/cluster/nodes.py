@@ -24,7 +24,7 @@ from ptxdiff.model.identity.definition import harness
 from ptxdiff.model.identity.folders import files_below
 from ptxdiff.processes.gpus import Gpu, gpus
 from ptxdiff.triton import builds
-from ptxdiff.triton.installation import NoTriton, installation, triton_folder
+from ptxdiff.triton.builds import NoTriton, installation, triton_folder
 
 ANSWER = 180.0
 """Seconds within which a node must report its facts; it unpacks the job's files first."""

@@ -16,6 +16,8 @@ from typing import Any
 
 from ptxdiff.cluster.nodes import Needs, Nodes, difference, here, selector
 from ptxdiff.cluster.shipping import arrived
+from ptxdiff.processes import gpus
+from ptxdiff.processes.gpus import Gpu
 from ptxdiff.processes.pool import CPUS_VARIABLE
 from ptxdiff.processes.worker import resolve
 
@@ -227,3 +229,17 @@ def call(mine: Mapping[str, str], function: str, arguments: tuple[Any, ...]) -> 
     host = socket.gethostname()
     for number, value in enumerate(resolve(function)(*arguments)):
         yield Made(number, node, host, value)
+
+
+# ---- The GPU that Ray gave to the task that runs in this process -----------------------------------------------------
+
+
+def given_gpu(target: str) -> Gpu:
+    """The one GPU that this task may use. Raises RuntimeError for none or several, or for another target."""
+    gpus.gpus.cache_clear()  # Ray may give this process another GPU than for its previous task
+    found = gpus.gpus()
+    if len(found) != 1 or found[0].target != target:
+        there = ", ".join(f"{g.name} {g.target}" for g in found) or "no GPU"
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        raise RuntimeError(f"expected one GPU {target}; Ray gave CUDA_VISIBLE_DEVICES={visible!r}: {there}")
+    return found[0]

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from ptxdiff.conformance.forms import FormSnippet
 from ptxdiff.emulator.numeric.bits import mask, scalar, shr64, wrap64
 from ptxdiff.emulator.numeric.vectorise import ArrayFunction
-from ptxdiff.emulator.text.narrow import NARROW
-from ptxdiff.emulator.text.types import ScalarType
+from ptxdiff.emulator.text.types import NARROW, ScalarType
 from ptxdiff.inputs.edges import edge_units, product
 from ptxdiff.references.formats import FORMATS
 

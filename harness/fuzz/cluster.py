@@ -15,10 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ptxdiff.cluster.assigned_gpu import given_gpu
 from ptxdiff.cluster.connect import ClusterError, served
 from ptxdiff.cluster.nodes import CPU, Needs
-from ptxdiff.cluster.tasks import Event, Lost, Tasks, Yielded
+from ptxdiff.cluster.tasks import Event, Lost, Tasks, Yielded, given_gpu
 from ptxdiff.emulator import PtxError
 from ptxdiff.fuzz.assemblers import Ptxas
 from ptxdiff.fuzz.campaign import FuzzCampaign, Tried

@@ -13,10 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxdiff.inputs.edges import edge_codes, edge_units
-from ptxdiff.inputs.positions import cut
-from ptxdiff.inputs.specials import special_units
-from ptxdiff.model.codes import values_of
+from ptxdiff.inputs.edges import cut, edge_codes, edge_units
+from ptxdiff.inputs.patterns import special_units
+from ptxdiff.model.arguments import values_of
 from ptxdiff.references.formats import U16, Format
 
 _SOLVED_PAIRED, _SOLVED_THREE = 12, 6

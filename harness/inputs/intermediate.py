@@ -19,10 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxdiff.inputs.edges import edge_units
-from ptxdiff.inputs.positions import ends, in_slots
+from ptxdiff.inputs.edges import edge_units, ends, in_slots
+from ptxdiff.model.arguments import codes_of
 from ptxdiff.model.case import Case
-from ptxdiff.model.codes import codes_of
 from ptxdiff.model.reference import ReferenceFault, apply_reference, runs_on_host
 from ptxdiff.model.variants import Reference, alternatives
 from ptxdiff.references.formats import BF16, F16, F32, Format, from_ordinal, ordinal

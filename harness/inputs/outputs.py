@@ -16,11 +16,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxdiff.inputs.edges import edge_units
-from ptxdiff.inputs.positions import between_integers, ends, in_slots, spread
-from ptxdiff.model.arguments import format_of
+from ptxdiff.inputs.edges import between_integers, edge_units, ends, in_slots, spread
+from ptxdiff.model.arguments import codes_of, format_of
 from ptxdiff.model.case import Case
-from ptxdiff.model.codes import codes_of
 from ptxdiff.model.reference import ReferenceFault, apply_reference
 from ptxdiff.references.formats import Format, encode, from_ordinal, magnitude, sign
 

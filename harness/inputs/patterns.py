@@ -1,4 +1,6 @@
-"""Inputs chosen by the bits of their formats alone, where neither edges nor random bits are enough.
+"""Inputs chosen by the formats alone: patterns of bits, equal neighbours, and special values in combinations.
+
+Each serves where neither edges nor random bits are enough.
 
 Wide integers: every code of one or two bits, all bits but one, or a run of ones at either end. A function that moves
 bits gives its extreme results on these. Packed formats: every edge code in every slot; the edges have a choice of them
@@ -10,14 +12,13 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxdiff.inputs.edges import edge_codes, edge_units
-from ptxdiff.inputs.positions import in_slots
-from ptxdiff.references.formats import Format
+from ptxdiff.inputs.edges import edge_codes, edge_units, in_slots
+from ptxdiff.references.formats import Format, encode
 
 Codes = NDArray[np.int64]
 Rng = np.random.Generator
@@ -89,3 +90,136 @@ def _within(fmt: Format, begins: Codes, rng: Rng) -> Codes:
 
 def _signed64(code: int) -> int:
     return code - (1 << 64) if code >> 63 else code
+
+
+# ---- Equal neighbours ------------------------------------------------------------------------------------------------
+
+
+Inside = Callable[[Mapping[str, NDArray[np.generic]]], NDArray[np.bool_]]
+
+GROUP = 16
+"""The largest pack."""
+_ALIKE, _MIXED = 48, 80
+"""Groups of one value, and groups of two values in some order."""
+_TRIES = 16
+
+
+def neighbour_inputs(formats: Mapping[str, Format], rng: Rng, inside: Inside | None) -> list[Codes]:
+    """Storage units of every input in groups of `GROUP` neighbours: all equal, or one of two values in each place.
+
+    inside: which rows lie in the case's domain; None where it has none. In half of the groups of two values the inputs
+    then choose apart: one may be equal in two places and another not. Each place differs alone in some group.
+    """
+    count = 2 * (_ALIKE + _MIXED)
+    rows = _rows(formats, count, rng, inside) if formats else []
+    if not rows or len(rows[0]) < 2:
+        return [np.zeros(0, dtype=np.int64) for _ in formats]
+    one, two = ([np.resize(c[k::2], count // 2) for c in rows] for k in (0, 1))
+    orders = _orders(rng)
+    made = []
+    for a, b in zip(one, two, strict=True):
+        mixed = np.where(orders, a[_ALIKE:, None], b[_ALIKE:, None])
+        if inside is None:
+            orders = np.concatenate([orders[: _MIXED // 2], rng.permutation(orders[_MIXED // 2 :])])
+        alike = np.repeat(a[:_ALIKE, None], GROUP, axis=1)
+        made.append(np.concatenate([alike, mixed]).reshape(-1))
+    return made
+
+
+def _orders(rng: Rng) -> NDArray[np.bool_]:
+    """For each group of two values, in which places the first one stands."""
+    places = np.arange(GROUP)
+    single = [places == k for k in range(GROUP)]
+    spans = [(places // width) % 2 == k for width in (1, 2, 4, 8) for k in (0, 1)]
+    drawn = list(rng.random((_MIXED - len(single) - len(spans), GROUP)) < 0.5)
+    return np.array(rng.permutation(np.array([*single, *spans, *drawn])))
+
+
+def _rows(formats: Mapping[str, Format], count: int, rng: Rng, inside: Inside | None) -> list[Codes]:
+    """Up to `count` distinct rows in the domain: edges, and for every second one random bits."""
+    found: list[list[Codes]] = []
+    left = count
+    for _ in range(_TRIES):
+        columns = [_some(f, count, rng) for f in formats.values()]
+        units = {n: c.astype(f.numpy_dtype()) for (n, f), c in zip(formats.items(), columns, strict=True)}
+        kept = np.arange(count) if inside is None else np.flatnonzero(inside(units))[:left]
+        found.append([c[kept] for c in columns])
+        left -= len(kept)
+        if left <= 0:
+            break
+    return [np.concatenate(parts) for parts in zip(*found, strict=True)]
+
+
+def _some(fmt: Format, count: int, rng: Rng) -> Codes:
+    drawn = rng.integers(0, 1 << min(fmt.unit_bits, 63), count, dtype=np.int64)
+    return np.where(rng.random(count) < 0.5, drawn, rng.choice(edge_units(fmt), count))
+
+
+# ---- Special values: few of each input, with rules of their own, in combinations that a sample of edges leaves out ---
+
+
+_FEW = 18
+_ROWS = 8_000
+"""Rows up to which there is every combination."""
+_TURNS = 8
+"""Arrays for more inputs, each with the values in another order: a domain may not hold what stands beside a pair."""
+
+
+@functools.cache
+def special_units(fmt: Format) -> Codes:
+    """At most `_FEW` storage units: of wide formats zeros, infinities, NaN, ones, and both ends of what is subnormal.
+
+    Of others, and of packed ones, edges at equal distances.
+    """
+    if fmt.codes_per_unit > 1 or fmt.code_bits <= 8:
+        units = edge_units(fmt)
+        some: Codes = units[np.unique(np.linspace(0, len(units) - 1, _FEW).astype(int))]
+        return some
+    if not fmt.is_float:
+        top = 1 << (fmt.code_bits - 1)
+        codes = [0, 1, 2, 31, 32, 127, 128, 255, 256, -1, -2, -32, top, top - 1, top + 1, top // 2, 0x5555555555555555]
+    else:
+        sizes = [
+            0,
+            fmt.min_positive,
+            fmt.min_normal - fmt.min_positive,
+            fmt.min_normal,
+            encode(fmt, 1.0),
+            fmt.max_finite,
+        ]
+        sizes += [] if fmt.infinity_code is None else [fmt.infinity_code]
+        sign = 1 << fmt.sign_shift if fmt.has_sign else 0
+        codes = [size | s for size in sizes for s in ((0, sign) if sign else (0,))] + _nans(fmt)
+    kept = dict.fromkeys(c & fmt.code_mask for c in codes)
+    return np.array([c - (1 << 64) if c >> 63 else c for c in kept], dtype=np.int64)
+
+
+def _nans(fmt: Format) -> list[int]:
+    """The edges that are NaN: the first one, quiet, and the last one, signalling."""
+    if fmt.infinity_code is None:
+        return [] if fmt.nan == "none" else [fmt.magnitude_mask]
+    found = [c for c in edge_codes(fmt) if c & fmt.magnitude_mask > fmt.infinity_code]
+    return [found[0], found[-1]] if found else []
+
+
+def combinations(columns: Sequence[Codes], rng: np.random.Generator) -> list[Codes]:
+    """Rows with every combination of the columns' values, or every pair of every two columns."""
+    if np.prod([len(c) for c in columns], dtype=object) <= _ROWS:
+        return [g.reshape(-1) for g in np.meshgrid(*columns, indexing="ij")]
+    prime = _prime_from(max(len(columns) - 1, *(len(c) for c in columns)))
+    i, j = (g.reshape(-1) for g in np.meshgrid(np.arange(prime), np.arange(prime), indexing="ij"))
+    # Bush's array of strength 2: modulo a prime, any two of j, i, i + j, i + 2j, ... determine the row.
+    places = [j, *((i + k * j) % prime for k in range(len(columns) - 1))]
+    turns = [
+        [np.resize(rng.permutation(c), prime)[place] for _ in range(_TURNS)]
+        for c, place in zip(columns, places, strict=True)
+    ]
+    return [np.concatenate(turn) for turn in turns]
+
+
+def _prime_from(least: int) -> int:
+    """The smallest prime that is not below `least`."""
+    number = max(least, 2)
+    while any(number % divisor == 0 for divisor in range(2, number)):
+        number += 1
+    return number

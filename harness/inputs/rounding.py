@@ -15,8 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxdiff.inputs.edges import edge_units
-from ptxdiff.inputs.positions import cut, in_slots
+from ptxdiff.inputs.edges import cut, edge_units, in_slots
 from ptxdiff.references.formats import Format, from_ordinal, ordinal, to_float64
 
 Codes = NDArray[np.int64]

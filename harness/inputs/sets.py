@@ -16,16 +16,13 @@ from ptxdiff.inputs.constants import constant_inputs
 from ptxdiff.inputs.edges import edge_units, product
 from ptxdiff.inputs.generated import Counted, CountedTuples, Generator, Stratified
 from ptxdiff.inputs.intermediate import intermediate_inputs
-from ptxdiff.inputs.neighbours import neighbour_inputs
 from ptxdiff.inputs.outputs import output_inputs
-from ptxdiff.inputs.patterns import pattern_inputs
+from ptxdiff.inputs.patterns import combinations, neighbour_inputs, pattern_inputs, special_units
 from ptxdiff.inputs.rounding import rounding_inputs, sticky_inputs
-from ptxdiff.inputs.specials import combinations, special_units
 from ptxdiff.inputs.ties import tie_codes
 from ptxdiff.inputs.words import constant_pairs, constant_words, word_inputs
-from ptxdiff.model.arguments import format_of
+from ptxdiff.model.arguments import format_of, units_of_hard_cases, values_of
 from ptxdiff.model.case import Case
-from ptxdiff.model.codes import units_of_hard_cases, values_of
 from ptxdiff.model.constants import constants_of
 from ptxdiff.model.match import Domain, read_only
 from ptxdiff.model.variants import Variant

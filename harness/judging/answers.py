@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any
 
+from ptxdiff.model.arguments import Codes
 from ptxdiff.model.case import Case
-from ptxdiff.model.codes import Codes
 from ptxdiff.model.identity import digest, digest_with_code
 from ptxdiff.model.match import read_only
 from ptxdiff.model.reference import apply_reference

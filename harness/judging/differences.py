@@ -1,6 +1,6 @@
 """The class of difference between two codes, element by element.
 
-`RULES` is its only definition, for the plain judge and for sweeps (`ptxdiff.sweep.agreement`). The class is decided
+`RULES` is its only definition, for the plain judge and for sweeps (`ptxdiff.sweep.oracle`). The class is decided
 before any bound applies, so that a special value never passes by tolerance.
 """
 

@@ -21,9 +21,8 @@ from ptxdiff.judging.failing_map import axes_of, counted
 from ptxdiff.judging.judged_share import CASES_REFERENCE, holds, pooled, shares
 from ptxdiff.judging.likeness import likely_cause
 from ptxdiff.judging.offenders import Compared, farthest, offender_at, padding_note, with_padding
-from ptxdiff.model.arguments import format_of
+from ptxdiff.model.arguments import codes_of, format_of
 from ptxdiff.model.case import Case
-from ptxdiff.model.codes import codes_of
 from ptxdiff.model.match import Match
 from ptxdiff.model.policies import Policies, exact_readings
 from ptxdiff.model.reference import ReferenceFault, in_words

@@ -13,9 +13,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxdiff.model.arguments import format_of
+from ptxdiff.model.arguments import format_of, values_of
 from ptxdiff.model.case import Case
-from ptxdiff.model.codes import values_of
 from ptxdiff.model.match import Domain, DomainError
 from ptxdiff.model.policies import Policies
 from ptxdiff.records import UNPROVED, Share

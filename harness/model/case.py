@@ -208,7 +208,7 @@ def _check_names(case: CaseDeclaration) -> None:
     for name in case.variants:
         if not name or set(name) & set("[]/\\:\n\t") or name != name.strip():
             raise CaseError(f"variant name {name!r}: leave out brackets, slashes, colons and outer spaces")
-    from ptxdiff.model.codes import unit_of_hard_case
+    from ptxdiff.model.arguments import unit_of_hard_case
 
     for codes in case.hard_cases:
         if len(codes) != len(case.inputs):
@@ -250,7 +250,7 @@ def _check_hard_cases(case: CaseDeclaration) -> None:
         return
     import numpy as np
 
-    from ptxdiff.model.codes import units_of_hard_cases, values_of
+    from ptxdiff.model.arguments import units_of_hard_cases, values_of
 
     columns = zip(*case.hard_cases, strict=True)
     values = {}

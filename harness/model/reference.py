@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ptxdiff.model.arguments import format_of
+from ptxdiff.model.arguments import Codes, format_of
 from ptxdiff.model.case import Case
-from ptxdiff.model.codes import Codes
 from ptxdiff.model.match import read_only
 from ptxdiff.model.variants import Reference, alternatives
 from ptxdiff.references.formats import Format

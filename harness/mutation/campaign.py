@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from ptxdiff.emulator import KERNEL_SECONDS
 from ptxdiff.inputs.fill import kernel_inputs
-from ptxdiff.model.codes import codes_of
+from ptxdiff.model.arguments import codes_of
 from ptxdiff.model.load import LoadedCase
 from ptxdiff.model.policies import policies
 from ptxdiff.model.reference import ReferenceFault, apply_reference

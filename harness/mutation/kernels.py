@@ -24,7 +24,6 @@ from ptxdiff.model.constants import packs_in_code
 from ptxdiff.model.ptx_variant import PtxVariant
 from ptxdiff.model.variants import KernelVariant, PlainVariant
 from ptxdiff.mutation.asm import AsmMutant, KernelMutant, kernel_mutants, mutants, replaced
-from ptxdiff.mutation.machine_code import Code, job_of, machine_code, setups_of
 from ptxdiff.mutation.settle import (
     Candidate,
     Inputs,
@@ -37,13 +36,13 @@ from ptxdiff.mutation.settle import (
     ran_as,
     settled,
 )
-from ptxdiff.mutation.trial import Subject, Trial, trial_of
+from ptxdiff.mutation.trial import Code, Subject, Trial, job_of, machine_code, setups_of, trial_of
 from ptxdiff.running.run import jobs
 from ptxdiff.triton.assemble import assemble
+from ptxdiff.triton.builds import NoTriton
 from ptxdiff.triton.compile import Rewriting, rewriting, swapping
 from ptxdiff.triton.cubin import loaded_sections
 from ptxdiff.triton.diagnostics import Refusal
-from ptxdiff.triton.installation import NoTriton
 from ptxdiff.triton.spec import AsmSwap, Compilation
 from ptxdiff.triton.targets import assembler
 

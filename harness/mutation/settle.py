@@ -16,21 +16,19 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ptxdiff.backends.sharing import may_share
+from ptxdiff.backends.snippet import may_share
 from ptxdiff.inputs import InputSet, stratified, word_sets
 from ptxdiff.inputs.fill import kernel_inputs
 from ptxdiff.inputs.sets import all_words, exhaustive, tuple_bits, within
 from ptxdiff.jobs import Job, Outcome, Setup, block_of
 from ptxdiff.judging.judge import Judgement
-from ptxdiff.model.arguments import format_of
-from ptxdiff.model.codes import codes_of
+from ptxdiff.model.arguments import codes_of, format_of
 from ptxdiff.model.derive import packs_of
 from ptxdiff.model.policies import policies
 from ptxdiff.model.reference import ReferenceFault, apply_reference, flushes_itself
 from ptxdiff.model.variants import AsmVariant, PlainVariant, Reference, Variant
-from ptxdiff.mutation.machine_code import Code, machine_code
 from ptxdiff.mutation.source import SourceMutant, swapped
-from ptxdiff.mutation.trial import Subject
+from ptxdiff.mutation.trial import Code, Subject, machine_code
 from ptxdiff.records import Offender
 from ptxdiff.running.run import judge_job
 from ptxdiff.triton.spec import digests_from

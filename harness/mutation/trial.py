@@ -7,14 +7,22 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ptxdiff.backends.emulator import EmulatorBackend
+from ptxdiff.jobs import Job, Setup, block_of
 from ptxdiff.model.case import Case
 from ptxdiff.model.derive import asm_form, packs_of
 from ptxdiff.model.load import LoadedCase
-from ptxdiff.model.variants import AsmText, AsmVariant, CaseError, Variant
+from ptxdiff.model.variants import AsmText, AsmVariant, CaseError, KernelVariant, PlainVariant, Variant
 from ptxdiff.mutation.asm import AsmMutant
 from ptxdiff.running.item import Item, ItemResults
 from ptxdiff.running.run import run_item
+from ptxdiff.triton.assemble import assemble
+from ptxdiff.triton.builds import NoTriton
+from ptxdiff.triton.compile import compile_kernel
+from ptxdiff.triton.cubin import loaded_sections
+from ptxdiff.triton.diagnostics import Refusal
+from ptxdiff.triton.launch import launch_of
 from ptxdiff.triton.spec import Digests, digests_from
+from ptxdiff.triton.targets import assembler
 
 Fate = Literal["killed", "padding", "survived", "refused", "undecided"]
 
@@ -136,3 +144,51 @@ def try_asm(subject: Subject, name: str, variant: AsmVariant) -> Trial:
         return Trial("refused", words)
     subject.put(name, variant)
     return trial_of(subject.run(name))
+
+
+# ---- Mutants with the machine code of the original -------------------------------------------------------------------
+
+
+Code = tuple[Mapping[str, bytes], ...]
+
+
+def setups_of(subject: Subject, name: str) -> list[Setup]:
+    """One setup for each different kernel of a variant; for asm only that of the largest pack."""
+    variant = subject.case.variants[name]
+    # With fusion, Triton's default, because only then ptxas treats `add` and `add.rn` differently after `mul`.
+    fusion = variant.fusion is not False
+    if isinstance(variant, AsmVariant):
+        pack = max(packs_of(subject.case, variant))
+        return [Setup(pack=pack, block=block_of(pack), shape=(1024,), fusion=fusion)]
+    assert isinstance(variant, PlainVariant | KernelVariant)
+    if subject.case.elementwise:
+        return [Setup(shape=(1024,), fusion=fusion)]
+    warps = variant.num_warps if isinstance(variant, KernelVariant) else 4
+    return [Setup(sizes=dict(sizes), num_warps=warps, fusion=fusion) for sizes in subject.case.sizes]
+
+
+def job_of(subject: Subject, name: str, setup: Setup) -> Job:
+    """The job of a variant in a setup, without inputs."""
+    variant = subject.case.variants[name]
+    return Job(subject.case, subject.loaded.name, subject.loaded.path, name, variant, subject.target, setup)
+
+
+def machine_code(subject: Subject, name: str) -> Code | None:
+    """The machine code of a variant's present text, one part for each setup; None if one does not compile or assemble.
+
+    None must not be compared: two refused texts are not equivalent.
+    """
+    found = []
+    for setup in setups_of(subject, name):
+        job = job_of(subject, name, setup)
+        try:
+            compilation = compile_kernel(launch_of(job).spec(job.target))
+            if isinstance(compilation, Refusal):
+                return None
+            assembly = assemble(replace(compilation, ptxas=assembler(job.target)))
+            if isinstance(assembly, Refusal):
+                return None
+            found.append(loaded_sections(assembly.cubin))
+        except (ValueError, TypeError, NoTriton):
+            return None
+    return tuple(found) or None

@@ -21,8 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ptxdiff.processes import locks
-from ptxdiff.processes.gpus import Gpu, gpus, share, worker_number
+from ptxdiff.processes.gpus import Gpu, gpus, lock_alone, lock_shared, share, worker_number
 from ptxdiff.processes.pool import Worker
 from ptxdiff.processes.worker import Call, resolve
 
@@ -150,7 +149,7 @@ class Device(Process):
 
         alone: keep every other ptxdiff process of this user off the GPU during the call.
         """
-        with locks.alone(self.gpu.uuid) if alone else locks.shared(self.gpu.uuid):
+        with lock_alone(self.gpu.uuid) if alone else lock_shared(self.gpu.uuid):
             return super().call(function, *arguments, limit=limit)
 
     def _start(self) -> None:

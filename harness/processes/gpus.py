@@ -1,18 +1,24 @@
-"""The GPUs of this host as CUDA lists them. A separate process asks the driver, so that this one makes no context.
+"""The GPUs of this host as CUDA lists them, and locks on them.
+
+A separate process asks the driver, so that this one makes no context.
 
 When run as a program, this file prints the driver's list, and imports nothing of the harness.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import fcntl
 import functools
 import json
 import os
+import re
 import subprocess
 import sys
+import tempfile
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -109,6 +115,58 @@ def _facts(driver: Any, ordinal: int) -> dict[str, Any]:
         capability[key] = number.value
     text = f"GPU-{uuid.UUID(bytes=identity.raw)}"
     return {"name": name.value.decode(), "uuid": text, "memory": memory.value, **capability}
+
+
+# ---- Locks, between the processes of one user on one host ------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def lock_shared(device: str) -> Iterator[None]:
+    """Hold a device together with others that do not measure. device: its UUID."""
+    with _locked(device, "gate", fcntl.LOCK_SH):
+        use = _lock(device, "use", fcntl.LOCK_SH)
+    try:
+        yield
+    finally:
+        os.close(use)
+
+
+@contextlib.contextmanager
+def lock_alone(device: str) -> Iterator[None]:
+    """Hold a device alone. A process that holds the device shared must not call this: it would wait for itself."""
+    # The others wait at the gate: else they could overlap so closely that the device is never free.
+    with _locked(device, "gate", fcntl.LOCK_EX), _locked(device, "use", fcntl.LOCK_EX):
+        yield
+
+
+@contextlib.contextmanager
+def _locked(device: str, what: str, how: int) -> Iterator[None]:
+    held = _lock(device, what, how)
+    try:
+        yield
+    finally:
+        os.close(held)
+
+
+def _lock(device: str, what: str, how: int) -> int:
+    """A descriptor that holds the lock. Closing it releases the lock."""
+    folder = Path(tempfile.gettempdir()) / f"ptxdiff-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    name = re.sub(r"[^A-Za-z0-9-]", "_", device)
+    held = os.open(folder / f"{name}.{what}", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(held, how)
+    except BaseException:
+        os.close(held)
+        raise
+    return held
+
+
+def current() -> str:
+    """The UUID of torch's current CUDA device."""
+    import torch
+
+    return f"GPU-{torch.cuda.get_device_properties(torch.cuda.current_device()).uuid}"
 
 
 if __name__ == "__main__":

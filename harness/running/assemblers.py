@@ -12,7 +12,7 @@ import pytest
 from ptxdiff.backends import BACKENDS
 from ptxdiff.model.compilers import TRITONS_LEVEL, PtxasChoice
 from ptxdiff.running.plan import WorkItem
-from ptxdiff.triton.installation import NoTriton
+from ptxdiff.triton.builds import NoTriton
 from ptxdiff.triton.ptxas import NoAssembler, assembler_at
 
 BUNDLED = "bundled"

@@ -32,7 +32,7 @@ from ptxdiff.running.proofs import proof_items
 from ptxdiff.running.replay import TokenError, parse
 from ptxdiff.running.run import jobs, run_item
 from ptxdiff.timing.items import benchmark_items, only_benchmarks, timing_item
-from ptxdiff.triton.installation import NoTriton
+from ptxdiff.triton.builds import NoTriton
 from ptxdiff.triton.ptxas import NoAssembler
 
 

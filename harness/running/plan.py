@@ -34,7 +34,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ptxdiff.backends import BACKENDS
-from ptxdiff.backends.sharing import may_share
+from ptxdiff.backends.snippet import may_share
 from ptxdiff.inputs import InputSet, constant_set, input_sets, stratified, word_sets
 from ptxdiff.inputs.kernel_sets import sets_for
 from ptxdiff.jobs import Setup, block_of

@@ -34,9 +34,9 @@ from ptxdiff.running.contexts import run_loop
 from ptxdiff.running.dump import file_name
 from ptxdiff.triton.assemble import Assembly, assemble, options_of
 from ptxdiff.triton.build import Built, build
+from ptxdiff.triton.builds import NoTriton
 from ptxdiff.triton.compile import compile_kernel
 from ptxdiff.triton.diagnostics import Refusal
-from ptxdiff.triton.installation import NoTriton
 from ptxdiff.triton.launch import launch_of
 from ptxdiff.triton.ptxas import NoAssembler
 from ptxdiff.triton.spec import Compilation, Tool

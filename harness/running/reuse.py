@@ -57,8 +57,7 @@ from ptxdiff.running.assemblers import Chosen, tritons_own
 from ptxdiff.running.carry_over import is_altered, state_of
 from ptxdiff.running.item import Item, ItemResults, fingerprint_of
 from ptxdiff.running.run import run_again
-from ptxdiff.triton.builds import NoBuild, installation_of
-from ptxdiff.triton.installation import NoTriton
+from ptxdiff.triton.builds import NoBuild, NoTriton, installation_of
 from ptxdiff.triton.ptxas import NoAssembler
 
 _VERDICTS = ("pass", "fail", "unsupported")
@@ -265,7 +264,7 @@ def _surroundings() -> str:
     """A digest of all that runs the items: the harness, its ledger, installed packages, and their settings."""
     from ptxdiff.backends.emulator import ASM_ALONE
     from ptxdiff.conformance.ledger import PATH
-    from ptxdiff.triton.installation import NoTriton, installation
+    from ptxdiff.triton.builds import NoTriton, installation
 
     try:
         triton = installation()

@@ -14,7 +14,7 @@ import numpy as np
 
 from ptxdiff.backends import create
 from ptxdiff.backends.gpu import GpuBackend
-from ptxdiff.cluster.assigned_gpu import given_gpu
+from ptxdiff.cluster.tasks import given_gpu
 from ptxdiff.inputs import InputSet
 from ptxdiff.inputs.generated import Counted
 from ptxdiff.jobs import Backend, Job, Outcome, Setup, block_of

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from ptxdiff.processes.garbage_collection import collect_seldom
+from ptxdiff.processes.threads import collect_seldom
 from ptxdiff.running.collection import VariantItem
 
 SUMMARY = "hypothesispytest"

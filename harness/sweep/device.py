@@ -20,23 +20,71 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ptxdiff.inputs import InputSet
 from ptxdiff.inputs.generated import Counted, Generator
 from ptxdiff.inputs.sets import seed_of
-from ptxdiff.jobs import Job
+from ptxdiff.jobs import FILLING_BLOCK, Job
 from ptxdiff.judging.judge import Judgement, add_counts
 from ptxdiff.judging.offenders import judged_padding
+from ptxdiff.model.arguments import format_of
 from ptxdiff.model.policies import Policies
 from ptxdiff.model.variants import LaunchedVariant
-from ptxdiff.sweep.distances import PLACES, by_bin
 from ptxdiff.sweep.examine import Details, Examiner, judged_plainly, shares_of_sample, signed, whole_packs
 from ptxdiff.sweep.fused.kernels import plain_tools, tools_of
-from ptxdiff.sweep.fused.registers import own_chunks, rows_of
+from ptxdiff.sweep.fused.registers import asm_in_registers, own_chunks, rows_of
 from ptxdiff.sweep.fused.translation import NotFused
-from ptxdiff.sweep.kernels import PIECE
-from ptxdiff.sweep.oracle import NEAR, Oracle, numbers
+from ptxdiff.sweep.oracle import NEAR, PLACES, Oracle, by_bin, numbers
 from ptxdiff.sweep.result import ROW, OracleFault
+from ptxdiff.triton.build import Built
 from ptxdiff.triton.guarded import PATTERNS, Layout
 from ptxdiff.triton.launch import TensorLayout as Argument
+from ptxdiff.triton.launch import launch_of
+
+# ---- The kernel under test -------------------------------------------------------------------------------------------
+
+
+CHUNK_BYTES = 1 << 30
+SMALL_CHUNK_BYTES = 1 << 26
+"""Where most inputs exist only in registers, so that the few chunks in memory can lie anywhere in the set."""
+
+PIECE = 1 << 22
+"""Inputs examined at a time: int64 temporaries of 32 MiB each."""
+
+
+def chunk_size(count: int, unit_bytes: int, *, compiled: bool, most: int = CHUNK_BYTES) -> int:
+    """Inputs of a chunk: a power of two, at least one row; fewer if eager operations do all the work. most: bytes."""
+    size = ROW
+    while size * 2 <= count and size * 2 * unit_bytes <= most and (compiled or size * 2 <= PIECE):
+        size *= 2
+    return size
+
+
+def unit_bytes(job: Job) -> int:
+    """Bytes of the inputs and outputs of one element."""
+    return sum(format_of(a).unit_bits // 8 for a in (*job.case.inputs.values(), *job.case.outputs.values()))
+
+
+def chunk_job(job: Job, inputs: InputSet, *, compiled: bool) -> Job:
+    """The launch of one chunk. compiled: whether the judge is a kernel."""
+    most = SMALL_CHUNK_BYTES if compiled and asm_in_registers(job, inputs) else CHUNK_BYTES
+    size = chunk_size(inputs.count, unit_bytes(job), compiled=compiled, most=most)
+    return replace(job, setup=replace(job.setup, shape=(size,), block=max(FILLING_BLOCK, job.setup.block)))
+
+
+def built_ahead(job: Job, inputs: InputSet) -> Built | None:
+    """What a sweep with a kernel as its judge launches; None if it has to be built where it runs, which says why."""
+    from ptxdiff.backends.gpu import launches_ready
+
+    try:
+        launch = launch_of(chunk_job(job, inputs, compiled=True))
+        built = launch.build(job.target)
+    except (ValueError, TypeError):
+        return None
+    return built if isinstance(built, Built) and launches_ready(launch, built) else None
+
+
+# ---- The two passes --------------------------------------------------------------------------------------------------
+
 
 StartKernel = Callable[[Mapping[str, Tensor]], Any]
 TallyRows = Callable[[Tensor, int], Tensor]

@@ -23,10 +23,9 @@ from ptxdiff.model.reference import runs_on_host
 from ptxdiff.records import Offender
 from ptxdiff.references.formats import as_codes
 from ptxdiff.sweep import OracleFault
-from ptxdiff.sweep.device import DeviceSweep, copy_floor
+from ptxdiff.sweep.device import DeviceSweep, built_ahead, chunk_job, copy_floor, unit_bytes
 from ptxdiff.sweep.fused.registers import asm_in_registers, sweep_in_registers
 from ptxdiff.sweep.fused.translation import NotFused
-from ptxdiff.sweep.kernels import built_ahead, chunk_job, unit_bytes
 from ptxdiff.sweep.result import PLACES, ROW, Swept, blocks_of, hashed, mixed, output_salt
 from ptxdiff.triton.build import Built
 from ptxdiff.triton.diagnostics import Refusal
@@ -36,7 +35,7 @@ from ptxdiff.triton.launch import Launch, launch_of
 def run(job: Job, policy: Policies, inputs: InputSet, made: Built | None = None) -> Swept:
     """Sweep a set that has a generator. Raises OracleFault if the fast judge and the plain one disagree.
 
-    made: the kernel under test, if another process has built it (`ptxdiff.sweep.kernels.built_ahead`).
+    made: the kernel under test, if another process has built it (`ptxdiff.sweep.device.built_ahead`).
 
     The judge is one kernel if one can be made of the reference; otherwise it runs as eager operations.
     """

@@ -1,6 +1,6 @@
 """Examine single inputs of a sweep: classify flagged results, and judge some of them with the plain judge.
 
-It runs eagerly, on the device that holds the outputs, on at most `ptxdiff.sweep.kernels.PIECE` inputs at a time.
+It runs eagerly, on the device that holds the outputs, on at most `ptxdiff.sweep.device.PIECE` inputs at a time.
 """
 
 from __future__ import annotations
@@ -25,10 +25,8 @@ from ptxdiff.model.policies import Policies
 from ptxdiff.model.variants import alternatives
 from ptxdiff.records import Offender, Share
 from ptxdiff.references.formats import Format, as_codes, is_finite, is_nan, ordinal, unpack
-from ptxdiff.sweep.agreement import classify, doubtful, identical
-from ptxdiff.sweep.distances import apart_of, binned
 from ptxdiff.sweep.domains import float_values, holds_on_tensors
-from ptxdiff.sweep.oracle import Oracle, ReferenceCheck
+from ptxdiff.sweep.oracle import Oracle, ReferenceCheck, apart_of, binned, classify, doubtful, identical
 from ptxdiff.sweep.result import ROW
 
 _UNCHECKED = int(Difference.UNCHECKED)

@@ -15,17 +15,68 @@ import torch
 from torch import Tensor
 
 from ptxdiff.inputs.generated import Generator
+from ptxdiff.judging.differences import Pairs, agreeing, classes, step_bin
 from ptxdiff.judging.evaluate import accepted
 from ptxdiff.model.arguments import format_of
 from ptxdiff.model.case import Case
-from ptxdiff.model.match import Domain, FtzPolicy, Match
+from ptxdiff.model.match import Domain, FtzPolicy, Match, NanPolicy
 from ptxdiff.model.policies import Policies
 from ptxdiff.model.variants import Reference, alternatives
 from ptxdiff.references.formats import Format, as_codes, is_finite, magnitude, ordinal, sign, unpack
-from ptxdiff.sweep.agreement import agrees, identical
-from ptxdiff.sweep.distances import DROPPED, PLACES, apart_of, place_of
+from ptxdiff.references.rounding import bit_length
 from ptxdiff.sweep.domains import float_values, in_kernel, traceable
 from ptxdiff.sweep.result import ROW, hashed
+
+# ---- Histograms of the signed distances between results and reference ------------------------------------------------
+
+
+_NEAR = 16  # distances up to here have a bin each
+_FAR = 2 * _NEAR + 1  # the place of the first bin of a power of two
+_SIGNS = 64  # places from a bin of a positive distance to that of the negative one
+
+PLACES = 256
+"""The counts in a table: a power of two."""
+
+DROPPED = PLACES - 1
+"""The place of what has no distance; it is not counted."""
+
+
+def apart_of(a: Tensor, b: Tensor, *, small: bool = False) -> Tensor:
+    """a - b for int64 ordinals, saturating; small: there can be no overflow."""
+    difference = a - b
+    if small:
+        return difference
+    overflow = ((a ^ b) & (a ^ difference)) < 0
+    return torch.where(overflow, torch.where(a < 0, -(2**63) + 1, 2**63 - 1), difference)
+
+
+def place_of(steps: Tensor) -> Tensor:
+    """The place of each int64 distance."""
+    size = torch.where(steps < 0, -steps, steps)
+    bits = bit_length(torch.where(size > _NEAR, size - 1, 0))
+    return torch.where(size > _NEAR, bits + _FAR + (steps < 0).to(torch.int64) * _SIGNS, steps + _NEAR)
+
+
+def binned(steps: Tensor) -> dict[str, int]:
+    """Counts of int64 distances by bin; empty bins are omitted."""
+    return by_bin(torch.bincount(place_of(steps), minlength=PLACES).tolist())
+
+
+def by_bin(counts: Sequence[int]) -> dict[str, int]:
+    """A table of counts as a histogram."""
+    return {_name(place): count for place, count in enumerate(counts[:DROPPED]) if count}
+
+
+def _name(place: int) -> str:
+    if place < _FAR:
+        return step_bin(place - _NEAR)
+    sign, bits = divmod(place - _FAR, _SIGNS)
+    least = (1 << (bits - 1)) + 1
+    return step_bin(-least if sign else least)
+
+
+# ---- The oracle ------------------------------------------------------------------------------------------------------
+
 
 NEAR = (-2, -1, 1, 2)
 """Signed distances with their own counts in the fused function; rows with other distances are examined again."""
@@ -229,7 +280,7 @@ class Oracle:
     def places(self, number: Tensor, *units: Tensor) -> list[Tensor]:
         """For each float output the place of every code's distance in a histogram; `DROPPED` for codes without one.
 
-        See `ptxdiff.sweep.distances`. number: int64. units: the outputs' storage units.
+        See `ptxdiff.sweep.oracle`. number: int64. units: the outputs' storage units.
         """
         _, found, got = self._compared(number, units)
         kept = (self._distance(name, found, got) for name in self.floats)
@@ -328,3 +379,33 @@ def _applied(case: Case, reference: Reference, codes: Codes, flushing: bool = Fa
     answer = reference(*given, **({"ftz": "results"} if flushing else {}))
     answers = answer if isinstance(answer, (tuple, list)) else (answer,)
     return {name: answers[k] for k, name in enumerate(case.outputs)}
+
+
+# ---- The judge's rules on torch tensors ------------------------------------------------------------------------------
+
+
+def agrees(fmt: Format, match: Match, nan: NanPolicy, expected: Tensor, got: Tensor) -> Tensor:
+    """Whether int64 codes satisfy a policy, without regard to its domain.
+
+    Never true for a pair that the plain judge fails.
+    """
+    found: Tensor = agreeing(Pairs(fmt, match, nan, expected, got))
+    return found
+
+
+def identical(fmt: Format, match: Match, nan: NanPolicy, expected: Tensor, got: Tensor) -> Tensor:
+    """Whether int64 codes need no policy to agree; the others count as unchecked where the policy does not apply."""
+    found: Tensor = Pairs(fmt, match, nan, expected, got).identical
+    return found
+
+
+def classify(fmt: Format, match: Match, nan: NanPolicy, expected: Tensor, got: Tensor) -> Tensor:
+    """The `Difference` of each pair of int64 codes, as uint8, without regard to the domain."""
+    found: Tensor = classes(Pairs(fmt, match, nan, expected, got), torch.where)
+    return found.to(torch.uint8)
+
+
+def doubtful(fmt: Format, match: Match, expected: Tensor, got: Tensor) -> Tensor:
+    """Whether float64 cannot decide an absolute or relative bound, so that the plain judge must."""
+    found: Tensor = Pairs(fmt, match, "payload", expected, got).doubt
+    return found

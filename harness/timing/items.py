@@ -16,8 +16,8 @@ from ptxdiff.model.load import LoadedCase
 from ptxdiff.records import InRegisters, Record, Sent, Timing, resumable, sent
 from ptxdiff.records.escaping import OwnWords
 from ptxdiff.timing import CannotTime, NoGpuToTime, Session
-from ptxdiff.timing.on_device import time_on_device
 from ptxdiff.timing.rounds import LEAST
+from ptxdiff.timing.session import time_on_device
 
 Chosen = PtxasChoice | None
 """An assembler; None for Triton's own."""

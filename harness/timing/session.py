@@ -18,7 +18,8 @@ from ptxdiff.backends.gpu import device_target
 from ptxdiff.inputs.sets import seed_of
 from ptxdiff.model.compilers import PtxasChoice
 from ptxdiff.model.load import LoadedCase, load
-from ptxdiff.processes.locks import current
+from ptxdiff.processes.child import SWEEP_LIMIT, of_target
+from ptxdiff.processes.gpus import current
 from ptxdiff.records import Key, Timing
 from ptxdiff.records import statistics as speed
 from ptxdiff.timing import CannotTime, NoGpuToTime, Session, timers
@@ -265,3 +266,21 @@ def _by_command(uuid: str) -> Reading | None:
                 sm, memory, reasons = done.stdout.strip().split(",")
                 return Reading(int(sm), int(memory), int(reasons, 16))
     return None
+
+
+# ---- In the process that owns the GPU, under its watchdog ------------------------------------------------------------
+
+
+def time_on_device(limit: float | None, path: str, attribute: str, target: str, *words: Any) -> Session:
+    """`ptxdiff.timing.session.time_case` in the process that owns the GPU, which no other ptxdiff process uses
+    meanwhile.
+
+    limit: seconds allowed; None for those of a sweep. Raises NoGpuToTime without a GPU of the target, CannotTime, and
+    DeviceFault if the process does not answer.
+    """
+    device = of_target(target)
+    if device is None:
+        raise NoGpuToTime(f"no GPU here is {target}")
+    function = "ptxdiff.timing.session:time_case"
+    made: Session = device.call(function, path, attribute, target, *words, limit=limit or SWEEP_LIMIT, alone=True)
+    return made

@@ -27,11 +27,10 @@ from ptxdiff.model.identity import digest_with_code
 from ptxdiff.model.identity.definition import harness
 from ptxdiff.processes.pool import DEFAULT_TIMEOUT, CallEnd, shared_pool
 from ptxdiff.triton import builds
-from ptxdiff.triton.builds import installation_of
+from ptxdiff.triton.builds import installation, installation_of
 from ptxdiff.triton.diagnostics import Refusal, from_outcome
 from ptxdiff.triton.elementwise import TEMPLATES
 from ptxdiff.triton.from_ptx import taken_as_given
-from ptxdiff.triton.installation import installation
 from ptxdiff.triton.ptx_text import BEGIN
 from ptxdiff.triton.ptxas import beyond_every_call
 from ptxdiff.triton.spec import (

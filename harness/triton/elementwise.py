@@ -13,8 +13,7 @@ from typing import Any
 
 from ptxdiff.triton.diagnostics import Refusal
 from ptxdiff.triton.ptx_text import marked
-from ptxdiff.triton.spec import FunctionRef, KernelSpec
-from ptxdiff.triton.specialise import Constant, Parameters, PointerType, specialise
+from ptxdiff.triton.spec import Constant, FunctionRef, KernelSpec, Parameters, PointerType, specialise
 
 TEMPLATES = "ptxdiff.triton.templates"
 TEMPLATE_FILE = str(Path(__file__).resolve().with_name("templates.py"))

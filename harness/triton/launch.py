@@ -28,8 +28,16 @@ from ptxdiff.triton.build import Built, build
 from ptxdiff.triton.diagnostics import Refusal
 from ptxdiff.triton.elementwise import Elementwise, InlineAsm, PlainFunction
 from ptxdiff.triton.from_ptx import given_spec
-from ptxdiff.triton.spec import Compilation, FunctionRef, GivenPtx, KernelSpec
-from ptxdiff.triton.specialise import Parameters, PointerType, entry_values, specialise
+from ptxdiff.triton.spec import (
+    Compilation,
+    FunctionRef,
+    GivenPtx,
+    KernelSpec,
+    Parameters,
+    PointerType,
+    entry_values,
+    specialise,
+)
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from ptxdiff.triton.assemble import Assembly, Disassembly, assemble, disassemble
 from ptxdiff.triton.compile import compile_kernel
 from ptxdiff.triton.diagnostics import Refusal
 from ptxdiff.triton.elementwise import TEMPLATE_FILE, TEMPLATES, InlineAsm, PlainFunction, computation_arguments
-from ptxdiff.triton.spec import Compilation, FunctionRef, KernelSpec
-from ptxdiff.triton.specialise import Constant, Parameters, PointerType, specialise
+from ptxdiff.triton.spec import Compilation, Constant, FunctionRef, KernelSpec, Parameters, PointerType, specialise
 
 
 class NotALoop(ValueError):

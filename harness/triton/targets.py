@@ -24,10 +24,9 @@ from ptxdiff.diskcache import DiskCache
 from ptxdiff.model.targets import KNOWN, capability
 from ptxdiff.processes.pool import default_size
 from ptxdiff.triton.assemble import Assembly, assemble
-from ptxdiff.triton.builds import installation_of
+from ptxdiff.triton.builds import installation_of, triton_folder
 from ptxdiff.triton.compile import submit
 from ptxdiff.triton.diagnostics import Refusal
-from ptxdiff.triton.installation import triton_folder
 from ptxdiff.triton.spec import Compilation, Compiled, FunctionRef, KernelSpec, Tool
 
 SCHEMA = 4

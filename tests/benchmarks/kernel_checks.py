@@ -126,8 +126,7 @@ def large_workloads() -> dict[str, Workload]:
 def compiled(work: Workload) -> tuple[Any, ...]:
     """What the server needs: text, arguments, grid, threads, and bytes of shared and of scratch memory."""
     from ptxdiff.triton.compile import compile_kernel
-    from ptxdiff.triton.spec import Compilation, FunctionRef
-    from ptxdiff.triton.specialise import Parameters, PointerType, entry_values, specialise
+    from ptxdiff.triton.spec import Compilation, FunctionRef, Parameters, PointerType, entry_values, specialise
 
     elements = {"float16": "fp16", "float32": "fp32"}
     described = {

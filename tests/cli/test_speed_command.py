@@ -47,7 +47,7 @@ def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "flip.py").write_text(FLIP)
     monkeypatch.setattr("ptxdiff.processes.gpus.gpus", lambda: (GPU,))
-    monkeypatch.setattr("ptxdiff.timing.on_device.time_on_device", session)
+    monkeypatch.setattr("ptxdiff.timing.session.time_on_device", session)
     monkeypatch.setattr("ptxdiff.timing.in_registers.time_in_registers", in_registers)
 
 
@@ -119,7 +119,7 @@ def test_brackets_in_names_are_no_markup(here, capsys, monkeypatch):
         key = dataclasses.replace(found.timings[0].key, variant="[bold]first[/]")
         return Session((dataclasses.replace(found.timings[0], key=key),))
 
-    monkeypatch.setattr("ptxdiff.timing.on_device.time_on_device", bracketed)
+    monkeypatch.setattr("ptxdiff.timing.session.time_on_device", bracketed)
     assert main(["speed", "flip.py", "--seconds", "0.5"]) == 0
     assert "[bold]first[/]" in capsys.readouterr().out
 
@@ -128,7 +128,7 @@ def test_a_variant_that_cannot_be_timed_is_reported_and_changes_the_exit_code(he
     def cannot(*words):
         raise CannotTime("first: error: no target accepts this asm")
 
-    monkeypatch.setattr("ptxdiff.timing.on_device.time_on_device", cannot)
+    monkeypatch.setattr("ptxdiff.timing.session.time_on_device", cannot)
     assert main(["speed", "flip.py"]) == 1
     assert "flip: first: error: no target accepts this asm" in capsys.readouterr().out
 
@@ -145,7 +145,7 @@ def test_a_kernel_that_hangs_is_one_line(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "flip.py").write_text(FLIP)
     monkeypatch.setattr("ptxdiff.processes.gpus.gpus", lambda: (GPU,))
-    monkeypatch.setattr("ptxdiff.timing.on_device.of_target", lambda target: Hanging())
+    monkeypatch.setattr("ptxdiff.timing.session.of_target", lambda target: Hanging())
     assert main(["speed", "flip.py"]) == 1
     assert capsys.readouterr().out == "flip: no end after 600 s: the kernel hangs\n"
 

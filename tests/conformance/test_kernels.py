@@ -112,7 +112,7 @@ def test_a_definition_that_needs_a_library_is_not_for_devices():
 
 @pytest.fixture(scope="module")
 def assembler():
-    from ptxdiff.triton.installation import NoTriton
+    from ptxdiff.triton.builds import NoTriton
 
     try:
         return kernels.assemblers()[-1]

@@ -12,7 +12,7 @@ from ptxdiff.fuzz.campaign import finding_of
 from ptxdiff.fuzz.files import facts
 from ptxdiff.fuzz.refusals import RefusalGroup, write_groups
 from ptxdiff.reports.findings import page
-from ptxdiff.triton.installation import NoTriton
+from ptxdiff.triton.builds import NoTriton
 from ptxdiff.triton.targets import assembler as bundled
 
 FAULTS = json.loads(Path(__file__).with_name("ptxas_faults.json").read_text())

@@ -122,8 +122,7 @@ def counted(name):
 
 def measured(name):
     from ptxdiff.backends import gpu
-    from ptxdiff.sweep.device import DeviceSweep, copy_floor
-    from ptxdiff.sweep.kernels import chunk_job, chunk_size, unit_bytes
+    from ptxdiff.sweep.device import DeviceSweep, chunk_job, chunk_size, copy_floor, unit_bytes
     from ptxdiff.triton.launch import launch_of
 
     case = case_of(name)

@@ -12,10 +12,10 @@ import triton
 import triton.language as tl
 
 from ptxdiff import Case, kernel
-from ptxdiff.inputs import few_numbers
+from ptxdiff.inputs import kernel_sets
 from ptxdiff.inputs.fill import kernel_inputs
 from ptxdiff.inputs.kernel_sets import KINDS, kinds_of
-from ptxdiff.model.codes import codes_of
+from ptxdiff.model.arguments import codes_of
 from ptxdiff.model.load import load
 from ptxdiff.model.reference import apply_reference
 from ptxdiff.references.formats import (
@@ -269,4 +269,4 @@ def test_no_blocks_are_planned_without_a_tensor_of_floats():
     """Without floats, blocks would only be random bits."""
     case = of_shape("N", sizes=[{"N": 4}], fmt=I32, eps=F32.scalar)
     sets = {i.input_set for i in plan(case, "c", case.variants["v"], "emulator", "quick", "sm_90a")}
-    assert sets - set(few_numbers.NAMES) == {"edges/1", "random/1"}
+    assert sets - set(kernel_sets.NAMES) == {"edges/1", "random/1"}

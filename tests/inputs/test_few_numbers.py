@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ptxdiff.inputs.few_numbers import NAMES, few_sets
 from ptxdiff.inputs.fill import kernel_inputs
+from ptxdiff.inputs.kernel_sets import NAMES, few_sets
 from ptxdiff.model.case import Case
 from ptxdiff.model.load import load
 from ptxdiff.mutation import kernels

@@ -5,7 +5,7 @@ import pytest
 
 from ptxdiff import Case, Domain, asm, finite, generated, ptx
 from ptxdiff.inputs.fill import kernel_inputs
-from ptxdiff.model.codes import values_of
+from ptxdiff.model.arguments import values_of
 from ptxdiff.model.identity.definition import definition
 from ptxdiff.model.match import DomainError
 from ptxdiff.model.variants import CaseError

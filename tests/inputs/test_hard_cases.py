@@ -6,7 +6,7 @@ import pytest
 
 from ptxdiff import Case, Domain, asm
 from ptxdiff.inputs.sets import _hard
-from ptxdiff.model.codes import unit_of_hard_case
+from ptxdiff.model.arguments import unit_of_hard_case
 from ptxdiff.model.variants import CaseError
 from ptxdiff.references.formats import BF16X2, BF16X4, E2M3X2, F16X2, F32, F32X2
 

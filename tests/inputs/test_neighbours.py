@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from ptxdiff.inputs.neighbours import GROUP, neighbour_inputs
+from ptxdiff.inputs.patterns import GROUP, neighbour_inputs
 from ptxdiff.references.formats import E2M1X2, F16, F32, U8, U32
 
 

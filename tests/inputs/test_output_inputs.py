@@ -10,7 +10,7 @@ import torch
 
 from ptxdiff import Case, Domain, asm, numpy_reference
 from ptxdiff.inputs import input_sets, named_set
-from ptxdiff.model.codes import codes_of
+from ptxdiff.model.arguments import codes_of
 from ptxdiff.model.reference import ReferenceFault, apply_reference
 from ptxdiff.references import arithmetic, exponential, reciprocal
 from ptxdiff.references.formats import (

@@ -5,8 +5,8 @@ import pytest
 
 from ptxdiff import Case, kernel
 from ptxdiff.backends import create
-from ptxdiff.inputs.few_numbers import NEAR_NAMES, near_sets
 from ptxdiff.inputs.fill import kernel_inputs
+from ptxdiff.inputs.kernel_sets import NEAR_NAMES, near_sets
 from ptxdiff.model.load import LoadedCase
 from ptxdiff.references import conversion
 from ptxdiff.references.formats import BF16, E5M2, F16, F32, U32, Scalar

@@ -12,7 +12,7 @@ import torch
 from ptxdiff import Case, Domain, asm
 from ptxdiff.backends.emulator import EmulatorBackend
 from ptxdiff.inputs import input_sets, named_set
-from ptxdiff.inputs.specials import combinations, special_units
+from ptxdiff.inputs.patterns import combinations, special_units
 from ptxdiff.model.load import LoadedCase
 from ptxdiff.references import comparison
 from ptxdiff.references.formats import F16, F32, FORMATS, I32, Format, is_infinity, is_nan, is_zero

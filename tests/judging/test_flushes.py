@@ -13,7 +13,7 @@ from ptxdiff import Case, asm, either, emulate, exact, numpy_reference
 from ptxdiff.inputs.generated import Stratified
 from ptxdiff.judging.evaluate import accepted
 from ptxdiff.judging.judge import judge
-from ptxdiff.model.codes import codes_of
+from ptxdiff.model.arguments import codes_of
 from ptxdiff.model.policies import policies
 from ptxdiff.model.reference import flushes_itself
 from ptxdiff.references import arithmetic, conversion, reciprocal

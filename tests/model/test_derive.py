@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ptxdiff import Case, asm, emulate
-from ptxdiff.emulator.text.narrow import NARROW
+from ptxdiff.emulator.text.types import NARROW
 from ptxdiff.model.derive import DerivationError, asm_form, operand_bits, packs_of
 from ptxdiff.model.instruction import single_instruction
 from ptxdiff.model.variants import DERIVED_PACKS

@@ -12,7 +12,7 @@ from ptxdiff.backends.emulator import EmulatorBackend
 from ptxdiff.jobs import Outcome
 from ptxdiff.model.load import load
 from ptxdiff.model.variants import AsmText
-from ptxdiff.mutation import machine_code, source
+from ptxdiff.mutation import source, trial
 from ptxdiff.mutation.campaign import Budget, mutate
 from ptxdiff.mutation.settle import Candidate, Search, settle_asm, settle_reference, settled
 from ptxdiff.mutation.trial import Subject
@@ -93,7 +93,7 @@ def test_other_machine_code_settles_nothing(subjects):
 
 
 def test_code_that_does_not_assemble_is_not_equal_machine_code(subjects, monkeypatch):
-    monkeypatch.setattr(machine_code, "assemble", lambda compilation: (_ for _ in ()).throw(ValueError("planted")))
+    monkeypatch.setattr(trial, "assemble", lambda compilation: (_ for _ in ()).throw(ValueError("planted")))
     (found,) = settled_asm(subjects["plain"], "max.u32 $0, $2, $1;")
     assert found.fate == "sampled"
     (found,) = settled_asm(subjects["plain"], "min.u32 $0, $1, $2;")
@@ -161,7 +161,7 @@ def test_machine_code_is_compared_without_debug_information(subjects):
     codes = []
     for text in ("max.u32 $0, $1, $2;", "\n\nmax.u32 $0, $1, $2; // as it was", "min.u32 $0, $1, $2;"):
         subject.put("asm", replace(subject.case.variants["asm"], texts={1: AsmText(text)}))
-        codes.append(machine_code.machine_code(subject, "asm"))
+        codes.append(trial.machine_code(subject, "asm"))
     assert codes[0] is not None
     assert codes[0] == codes[1] != codes[2]
     assert any(name.startswith(".text") for name in codes[0][0])

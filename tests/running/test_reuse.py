@@ -16,7 +16,7 @@ from ptxdiff.model.identity import source
 from ptxdiff.model.load import load
 from ptxdiff.running import collection, reuse
 from ptxdiff.running.item import Item
-from ptxdiff.triton.installation import installation
+from ptxdiff.triton.builds import installation
 from tests.support.case_sources import RIGHT
 
 CASE = """

@@ -17,7 +17,7 @@ from ptxdiff.model.load import LoadedCase
 from ptxdiff.model.match import Domain
 from ptxdiff.records import Result
 from ptxdiff.references.formats import U32
-from ptxdiff.running import shared_registers
+from ptxdiff.running import contexts
 from ptxdiff.running.item import Item
 from ptxdiff.running.run import run_item
 
@@ -55,7 +55,7 @@ def test_a_pass_is_proved_for_all_inputs() -> None:
     assert verdict == "pass"
     assert results
     (note,) = notes(results)
-    assert note.startswith(shared_registers.PROVED)
+    assert note.startswith(contexts.PROVED)
 
 
 def test_a_difference_on_one_word_of_2_32_fails_with_that_input(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,11 +71,11 @@ def test_a_difference_on_one_word_of_2_32_fails_with_that_input(monkeypatch: pyt
         (finding,) = result.findings
         assert "in the register of $" in finding
         assert " for a = 0x" in finding
-    monkeypatch.setattr(shared_registers, "available", lambda: False)
+    monkeypatch.setattr(contexts, "available", lambda: False)
     verdict, results = shared(RARE, rarely)
     assert verdict == "pass"  # the trial alone does not find it, and says that it is one
     (note,) = notes(results)
-    assert note.startswith(shared_registers.TRIAL + "no solver is installed")
+    assert note.startswith(contexts.TRIAL + "no solver is installed")
 
 
 def test_an_input_outside_the_domain_fails_nothing() -> None:
@@ -93,7 +93,7 @@ def test_what_has_no_term_stays_a_trial() -> None:
     verdict, results = shared(text)
     assert verdict == "pass"
     (note,) = notes(results)
-    assert note.startswith(shared_registers.TRIAL + "a proof was not found: not modelled")
+    assert note.startswith(contexts.TRIAL + "a proof was not found: not modelled")
 
 
 def test_a_solver_that_gives_no_answer_leaves_a_trial(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,4 +105,4 @@ def test_a_solver_that_gives_no_answer_leaves_a_trial(tmp_path, monkeypatch: pyt
     verdict, results = shared(text)
     assert verdict == "pass"
     (note,) = notes(results)
-    assert note.startswith(shared_registers.TRIAL + "a proof was not found: time")
+    assert note.startswith(contexts.TRIAL + "a proof was not found: time")

@@ -21,8 +21,7 @@ from ptxdiff.inputs.sets import within
 from ptxdiff.judging.differences import Difference, classify_differences
 from ptxdiff.judging.evaluate import accepted
 from ptxdiff.judging.judge import judge
-from ptxdiff.model.arguments import format_of
-from ptxdiff.model.codes import codes_of, values_of
+from ptxdiff.model.arguments import codes_of, format_of, values_of
 from ptxdiff.model.policies import Policies
 from ptxdiff.model.reference import apply_reference
 from ptxdiff.references.formats import (

@@ -5,7 +5,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from ptxdiff.triton.installation import triton_folder
+from ptxdiff.triton.builds import triton_folder
 
 FAULT = """
 _made = CUDABackend.make_ptx

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from ptxdiff.cli import main
-from ptxdiff.processes import locks
 from ptxdiff.processes.child import Device
-from ptxdiff.processes.gpus import Gpu
+from ptxdiff.processes.gpus import Gpu, lock_alone
 from ptxdiff.processes.worker import resolve
 from ptxdiff.sweep import shards
 from ptxdiff.sweep.shards import Journal, JournalError, ShardResult, Task, part_of, sweep
@@ -85,7 +84,7 @@ def test_a_second_start_runs_the_missing_and_the_failed_shards(tmp_path, on_stan
 
 def test_a_sweep_and_a_timing_on_one_gpu_wait_for_each_other(tmp_path, on_stand_in):
     """Both take the lock of the GPU, as all other work on it does."""
-    with locks.alone(GPUS[0].uuid):
+    with lock_alone(GPUS[0].uuid):
         running = threading.Thread(target=swept, args=(tmp_path, range(3), "always", GPUS[:1]))
         running.start()
         running.join(timeout=2.5)

@@ -27,10 +27,9 @@ from ptxdiff.references import (  # noqa: E402
     reciprocal,
 )
 from ptxdiff.references.formats import BF16, E2M1X2, E4M3, E4M3X2, F16, F16X2, F32, U8, U16, pack  # noqa: E402
-from ptxdiff.sweep.distances import DROPPED, PLACES, by_bin  # noqa: E402
 from ptxdiff.sweep.fused import kernels, translation  # noqa: E402
 from ptxdiff.sweep.fused.translation import Body, NotFused  # noqa: E402
-from ptxdiff.sweep.oracle import NEAR, Oracle, numbers  # noqa: E402
+from ptxdiff.sweep.oracle import DROPPED, NEAR, PLACES, Oracle, by_bin, numbers  # noqa: E402  # noqa: E402
 from ptxdiff.sweep.result import ROW  # noqa: E402
 from ptxdiff.triton.elementwise import InlineAsm  # noqa: E402
 from tests.support.sampling import only  # noqa: E402

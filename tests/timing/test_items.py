@@ -14,7 +14,7 @@ from ptxdiff.processes.gpus import Gpu
 from ptxdiff.records import InRegisters, Key, Timing, read
 from ptxdiff.records.statistics import median
 from ptxdiff.timing import CannotTime, Session
-from ptxdiff.timing.on_device import time_on_device
+from ptxdiff.timing.session import time_on_device
 
 pytest.importorskip("pytest_benchmark")
 

@@ -16,7 +16,7 @@ from ptxdiff.model.identity.definition import harness
 from ptxdiff.model.identity.modules import execute_file
 from ptxdiff.processes.pool import CallEnd
 from ptxdiff.processes.worker import Reply
-from ptxdiff.triton import compile, installation
+from ptxdiff.triton import builds, compile
 from ptxdiff.triton import compile as compiling
 from ptxdiff.triton.compile import identity_of
 from ptxdiff.triton.spec import Compilation, FunctionRef, KernelSpec, Lowered, Memo
@@ -168,7 +168,7 @@ def test_the_installation_is_every_file_of_triton_and_the_tools_that_are_named(t
     (root / "compiler").mkdir(parents=True)
     for path in (root / "compiler" / "code.py", root / "_C.so", tmp_path / "ptxas"):
         path.write_text("1")
-    monkeypatch.setattr(installation, "triton_folder", lambda: root)
+    monkeypatch.setattr(builds, "triton_folder", lambda: root)
     monkeypatch.setenv("TRITON_PTXAS_PATH", str(tmp_path / "ptxas"))
     found = []
     for path in (None, root / "compiler" / "code.py", root / "_C.so", tmp_path / "ptxas"):

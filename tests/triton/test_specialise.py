@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ptxdiff.triton.spec import FunctionRef
-from ptxdiff.triton.specialise import Constant, Parameters, PointerType, integer_type, specialise
+from ptxdiff.triton.spec import Constant, FunctionRef, Parameters, PointerType, integer_type, specialise
 
 triton = pytest.importorskip("triton")
 torch = pytest.importorskip("torch")

@@ -5,8 +5,7 @@ import pytest
 from ptxdiff.processes.pool import Pool
 from ptxdiff.triton import compile as compiling
 from ptxdiff.triton.compile import compile_kernel
-from ptxdiff.triton.spec import Compilation, FunctionRef, Memo
-from ptxdiff.triton.specialise import Parameters, PointerType, specialise
+from ptxdiff.triton.spec import Compilation, FunctionRef, Memo, Parameters, PointerType, specialise
 from tests.support import small_kernels
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from ptxdiff.model.targets import KNOWN, capability
-from ptxdiff.triton import installation, targets
+from ptxdiff.triton import builds, targets
 
 
 @pytest.fixture
@@ -76,10 +76,10 @@ def test_a_folder_that_cannot_be_written_is_no_error(monkeypatch, tmp_path):
 
 
 def test_without_triton_the_reason_is_given(monkeypatch):
-    installation.triton_folder.cache_clear()
-    monkeypatch.setattr(installation.importlib.util, "find_spec", lambda name: None)
+    builds.triton_folder.cache_clear()
+    monkeypatch.setattr(builds.importlib.util, "find_spec", lambda name: None)
     try:
-        with pytest.raises(installation.NoTriton, match="pip install 'ptxdiff"):
-            installation.triton_folder()
+        with pytest.raises(builds.NoTriton, match="pip install 'ptxdiff"):
+            builds.triton_folder()
     finally:
-        installation.triton_folder.cache_clear()
+        builds.triton_folder.cache_clear()

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ptxdiff.emulator.numeric.bits import f32_round, f32_value, f64_bits, f64_value, mask, scalar
 from ptxdiff.emulator.numeric.softfloat import f16_value, f32_is_nan
-from ptxdiff.emulator.text.narrow import BY_CODE
+from ptxdiff.emulator.text.types import BY_CODE
 
 RS = 5
 """Rounding mode: stochastic, by the random bits given."""
@@ -163,7 +163,7 @@ _INFINITY = _column("infinity")
 
 @scalar
 def narrow_field(form: int) -> int:
-    """Bits of one code in a packed register; `form` is the code of a row in `ptxdiff.emulator.text.narrow`."""
+    """Bits of one code in a packed register; `form` is the code of a row in `ptxdiff.emulator.text.types`."""
     return int(_FIELD[form])
 
 

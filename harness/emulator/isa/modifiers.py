@@ -7,7 +7,7 @@ if none was written. A parameter with the name of a flag (`ftz`) gets 0 or 1.
 from __future__ import annotations
 
 from ptxdiff.emulator.numeric.floatbits import BF16, F16, F32, F64
-from ptxdiff.emulator.text.narrow import NARROW
+from ptxdiff.emulator.text.types import NARROW
 
 RN, RZ, RM, RP, RNA, RS = 0, 1, 2, 3, 4, 5
 EQ, NE, LT, LE, GT, GE = 0, 1, 2, 3, 4, 5

@@ -1,10 +1,95 @@
-"""PTX's fundamental types: their sizes, and which registers may hold which operands (ISA 5.2, 9.4.1)."""
+"""PTX's fundamental types: their sizes, and which registers may hold which operands (ISA 5.2, 9.4.1); and the number
+formats of at most 8 bits that they pack."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
-from ptxdiff.emulator.text.narrow import NARROW
+# ---- Number formats of at most 8 bits, one row for each --------------------------------------------------------------
+
+
+Specials = Literal["ieee", "nan", "none"]
+"""The meaning of the highest codes. `ieee`: infinity and NaNs, as in IEEE 754. `nan`: all ones is NaN. `none`:
+numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class NarrowFormat:
+    """A number format. `types`: its PTX types, each with the bits of its register.
+
+    `code`: the number that a scalar definition receives for any of these types; None if no definition needs it.
+    """
+
+    name: str
+    code: int | None
+    exponent_bits: int
+    mantissa_bits: int
+    specials: Specials
+    types: dict[str, int]
+
+    @property
+    def field(self) -> int:
+        """Bits of one code in a packed register."""
+        return next(bits // int(name[-1]) for name, bits in self.types.items() if name[-2:] in ("x2", "x4"))
+
+    @property
+    def bias(self) -> int:
+        """Exponent bias."""
+        return (1 << self.exponent_bits - 1) - 1 if self.exponent_bits else 0
+
+    @property
+    def ones(self) -> int:
+        """All exponent and mantissa bits set: NaN if the format has one, else its largest number."""
+        return (1 << self.exponent_bits + self.mantissa_bits) - 1
+
+    @property
+    def sign(self) -> int:
+        """The mask of the sign bit; 0 for an unsigned format (name begins with u)."""
+        return 0 if self.name.startswith("u") else self.ones + 1
+
+    @property
+    def infinity(self) -> int:
+        """The code of infinity; -1 (no valid code) if the format has none."""
+        return self.ones >> self.mantissa_bits << self.mantissa_bits if self.specials == "ieee" else -1
+
+    @property
+    def first_nan(self) -> int:
+        """The lowest magnitude that is a NaN; above all magnitudes if the format has none."""
+        return {"ieee": self.infinity + 1, "nan": self.ones, "none": self.ones + 1}[self.specials]
+
+    @property
+    def largest(self) -> int:
+        """The code of the largest finite magnitude."""
+        return {"ieee": self.infinity - 1, "nan": self.ones - 1, "none": self.ones}[self.specials]
+
+
+def _packed(
+    name: str, code: int | None, exponent_bits: int, mantissa_bits: int, specials: Specials, **widths: int
+) -> NarrowFormat:
+    """A format from the register widths of its types for one, two (`x2`) and four (`x4`) values."""
+    types = {name + pack.removeprefix("one"): width for pack, width in widths.items()}
+    return NarrowFormat(name, code, exponent_bits, mantissa_bits, specials, types)
+
+
+NARROW = (
+    _packed("e4m3", 0, 4, 3, "nan", one=8, x2=16, x4=32),
+    _packed("e5m2", 1, 5, 2, "ieee", one=8, x2=16, x4=32),
+    _packed("e2m3", 2, 2, 3, "none", one=8, x2=16, x4=32),
+    _packed("e3m2", 3, 3, 2, "none", one=8, x2=16, x4=32),
+    _packed("e2m1", 4, 2, 1, "none", one=8, x2=8, x4=16),
+    _packed("ue5m3", 5, 5, 3, "nan", x2=16),
+    _packed("e2m1p4", 6, 2, 1, "none", x4=32),  # e2m1 with four bits of padding
+    _packed("ue8m0", 7, 8, 0, "nan", one=8, x2=16, x4=32),
+    _packed("s2f6", None, 0, 6, "none", x2=16),  # fixed point
+)
+"""Every narrow format."""
+
+BY_CODE = {row.code: row for row in NARROW if row.code is not None}
+"""Formats by the code that definitions receive."""
+
+
+# ---- Fundamental types -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

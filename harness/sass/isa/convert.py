@@ -47,7 +47,7 @@ from ptxdiff.emulator.isa.convert_stochastic import cvt_bf16x2_f32_rs, cvt_f16x2
 from ptxdiff.emulator.isa.modifiers import RM, RN, RP, RZ
 from ptxdiff.emulator.numeric.bits import sign_extend
 from ptxdiff.emulator.numeric.softfloat import f32_flush
-from ptxdiff.emulator.text.narrow import NARROW
+from ptxdiff.emulator.text.types import NARROW
 from ptxdiff.sass.rows import row
 
 _TWO = {"": RN, "RZ": RZ}

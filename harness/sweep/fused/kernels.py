@@ -20,9 +20,8 @@ from ptxdiff.jobs import Job
 from ptxdiff.model.identity import digest_with_code
 from ptxdiff.model.identity.definition import definition
 from ptxdiff.references.formats import Format
-from ptxdiff.sweep.distances import PLACES
 from ptxdiff.sweep.fused.translation import RANGES, TRACED, Body, NotFused, Slots, Value, within
-from ptxdiff.sweep.oracle import NEAR, Oracle, numbers
+from ptxdiff.sweep.oracle import NEAR, PLACES, Oracle, numbers
 from ptxdiff.sweep.result import ROW
 from ptxdiff.triton.elementwise import InlineAsm
 

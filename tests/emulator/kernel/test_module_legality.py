@@ -8,7 +8,7 @@ import pytest
 from ptxdiff import run_ptx
 from ptxdiff.emulator import PtxError
 from ptxdiff.emulator.kernel.load import load_kernel
-from ptxdiff.triton.installation import NoTriton
+from ptxdiff.triton.builds import NoTriton
 from ptxdiff.triton.targets import assembler
 
 HEAD = ".version 8.1\n.target sm_90a\n.address_size 64\n"

@@ -14,8 +14,7 @@ pytest.importorskip("triton", reason="Triton is not installed; it compiles the k
 from ptxdiff.emulator.errors import ExecutionError, MemoryFault, UndefinedBits
 from ptxdiff.emulator.kernel.run import Buffer, Executed, load_kernel, run_kernel
 from ptxdiff.triton.compile import compile_kernel
-from ptxdiff.triton.spec import Compilation, FunctionRef
-from ptxdiff.triton.specialise import Parameters, PointerType, specialise
+from ptxdiff.triton.spec import Compilation, FunctionRef, Parameters, PointerType, specialise
 from tests.support.emulator import triton_kernels
 from tests.support.sampling import only
 from tests.support.tritons import since

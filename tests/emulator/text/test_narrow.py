@@ -7,8 +7,7 @@ import pytest
 from ptxdiff.conformance.inputs import _SHAPES
 from ptxdiff.emulator.isa import convert_formats as definitions
 from ptxdiff.emulator.isa.modifiers import CODES
-from ptxdiff.emulator.text.narrow import NARROW, NarrowFormat
-from ptxdiff.emulator.text.types import TYPES
+from ptxdiff.emulator.text.types import NARROW, TYPES, NarrowFormat
 from ptxdiff.references import formats
 
 FORMATS_BY_CONSTANT = {name: f for name, f in vars(formats).items() if isinstance(f, formats.Format)}

@@ -22,7 +22,7 @@ from ptxdiff.emulator.targets import Target
 from ptxdiff.emulator.text.parser import parse_asm
 from ptxdiff.emulator.text.types import REGISTER_TYPES, TYPES, ScalarType
 from ptxdiff.model.targets import version_number
-from ptxdiff.triton.installation import NoTriton
+from ptxdiff.triton.builds import NoTriton
 from ptxdiff.triton.targets import tool
 
 isa.load()

@@ -10,7 +10,7 @@ from ptxdiff.emulator import Buffer
 from ptxdiff.proving.search import ProofSearch, Verdict
 from ptxdiff.proving.translation import AssembledKernel, prove_translation
 from ptxdiff.sass.cubin import MachineCode, Parameter, disassembled, machine_code
-from ptxdiff.triton.machinecode import cubin_of
+from ptxdiff.triton.assemble import cubin_of
 from ptxdiff.triton.targets import assembler, tool
 from tests.support.sass.assembly import written
 

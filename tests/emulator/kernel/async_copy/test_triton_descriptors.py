@@ -22,8 +22,7 @@ from ptxdiff.emulator.kernel.run import Buffer, load_kernel, run_kernel, scratch
 from ptxdiff.references import tensor_core
 from ptxdiff.references.formats import F16, F32
 from ptxdiff.triton.compile import compile_kernel
-from ptxdiff.triton.spec import Compilation, FunctionRef
-from ptxdiff.triton.specialise import Parameters, PointerType, specialise
+from ptxdiff.triton.spec import Compilation, FunctionRef, Parameters, PointerType, specialise
 from tests.support import descriptor_kernels
 from tests.support.sampling import only
 from tests.support.tritons import since

@@ -13,8 +13,7 @@ from ptxdiff import emulated
 from ptxdiff.emulator.errors import ExecutionError, MemoryFault, PtxError
 from ptxdiff.emulator.kernel.run import Buffer, load_kernel, run_kernel
 from ptxdiff.triton.compile import compile_kernel
-from ptxdiff.triton.spec import Compilation, FunctionRef
-from ptxdiff.triton.specialise import Parameters, PointerType, specialise
+from ptxdiff.triton.spec import Compilation, FunctionRef, Parameters, PointerType, specialise
 from tests.support.emulator import cluster_triton
 from tests.support.tritons import installed, since
 

@@ -17,8 +17,7 @@ pytest.importorskip("triton", reason="Triton is not installed; it compiles the k
 from ptxdiff.emulator.errors import MemoryFault, PtxError, UndefinedBits
 from ptxdiff.emulator.kernel.run import Buffer, load_kernel, run_kernel
 from ptxdiff.triton.compile import compile_kernel
-from ptxdiff.triton.spec import Compilation, FunctionRef
-from ptxdiff.triton.specialise import Parameters, PointerType, specialise
+from ptxdiff.triton.spec import Compilation, FunctionRef, Parameters, PointerType, specialise
 from tests.support.emulator import memory_asm_kernels
 
 N, B, PROGRAMS = 200, 128, 4

@@ -24,8 +24,7 @@ from ptxdiff.model.load import load_module
 from ptxdiff.references import scaled_matrices, tensor_core
 from ptxdiff.references.formats import BF16, E2M1, E4M3, E5M2, F16, F32, I8, I32, TF32, UE8M0, Format, to_float64
 from ptxdiff.triton.compile import compile_kernel
-from ptxdiff.triton.spec import Compilation, FunctionRef
-from ptxdiff.triton.specialise import Parameters, PointerType, specialise
+from ptxdiff.triton.spec import Compilation, FunctionRef, Parameters, PointerType, specialise
 from tests.support import descriptor_kernels
 from tests.support.emulator import tensor_memory_kernels as kernels
 from tests.support.sampling import only, spread

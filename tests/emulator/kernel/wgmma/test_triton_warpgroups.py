@@ -22,8 +22,7 @@ from ptxdiff.emulator.kernel.run import Buffer, load_kernel, run_kernel
 from ptxdiff.references import tensor_core
 from ptxdiff.references.formats import BF16, E4M3, E5M2, F16, F32, I8, I32, TF32, Format
 from ptxdiff.triton.compile import compile_kernel
-from ptxdiff.triton.spec import Compilation, FunctionRef
-from ptxdiff.triton.specialise import Parameters, PointerType, specialise
+from ptxdiff.triton.spec import Compilation, FunctionRef, Parameters, PointerType, specialise
 from tests.support.emulator import triton_kernels
 from tests.support.sampling import only
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from ptxdiff.processes import locks
+from ptxdiff.processes.gpus import lock_alone, lock_shared
 
 HOLD = """
 import sys
-from ptxdiff.processes import locks
+from ptxdiff.processes import gpus
 print("asks", flush=True)
-with getattr(locks, sys.argv[1])(sys.argv[2]):
+with getattr(gpus, sys.argv[1])(sys.argv[2]):
     print("held", flush=True)
     sys.stdin.readline()
 print("done", flush=True)
@@ -56,10 +56,10 @@ def waits(process):
 
 
 def test_computing_processes_share_and_a_timing_process_waits_for_all_of_them(start):
-    one, two = start("shared"), start("shared")
+    one, two = start("lock_shared"), start("lock_shared")
     assert held(one)
     assert held(two)
-    timing = start("alone")
+    timing = start("lock_alone")
     assert waits(timing)
     release(one)
     assert waits(timing)
@@ -68,20 +68,20 @@ def test_computing_processes_share_and_a_timing_process_waits_for_all_of_them(st
 
 
 def test_a_computing_process_waits_for_a_timing_process(start):
-    timing = start("alone")
+    timing = start("lock_alone")
     assert held(timing)
-    other = start("shared")
+    other = start("lock_shared")
     assert waits(other)
     release(timing)
     assert held(other)
 
 
 def test_later_processes_do_not_overtake_a_waiting_timing_process(start):
-    one = start("shared")
+    one = start("lock_shared")
     assert held(one)
-    timing = start("alone")
+    timing = start("lock_alone")
     assert waits(timing)
-    late = start("shared")
+    late = start("lock_shared")
     assert waits(late)
     release(one)
     assert held(timing)
@@ -90,15 +90,15 @@ def test_later_processes_do_not_overtake_a_waiting_timing_process(start):
 
 
 def test_a_killed_process_leaves_no_lock(start):
-    timing = start("alone")
+    timing = start("lock_alone")
     assert held(timing)
     timing.kill()
     timing.wait()
-    assert held(start("alone"))
+    assert held(start("lock_alone"))
 
 
 def test_gpus_do_not_wait_for_each_other(start):
-    assert held(start("alone", "GPU-1"))
-    assert held(start("alone", "GPU-2"))
-    with locks.alone("GPU-3"), locks.shared("GPU-4"):
+    assert held(start("lock_alone", "GPU-1"))
+    assert held(start("lock_alone", "GPU-2"))
+    with lock_alone("GPU-3"), lock_shared("GPU-4"):
         pass
