@@ -380,7 +380,7 @@ def _within(few: Sequence[str], many: Sequence[str]) -> bool:
 
 
 @dataclass(frozen=True)
-class _Written:
+class _Joined:
     """An instruction of a program's text: its opcode in plain spelling, and its registers in order."""
 
     opcode: str
@@ -431,11 +431,11 @@ def has_fault_of(reduced: str, text: str) -> bool:
 _INPUT = re.compile(rf"%r[0-{INPUTS - 1}]")
 
 
-def _instructions(text: str) -> list[_Written]:
+def _instructions(text: str) -> list[_Joined]:
     body = text.partition("[%in];\n")[2].rpartition("st.global.v4.u32 [%out]")[0]
     lines = (re.sub(r"^\s*(\$L\d+:\s*)*(@!?%\w+\s+)?", "", line) for line in body.split(";"))
     return [
-        _Written(_plainly_spelled(opcode), tuple(re.findall(r"%[a-z]\d+", rest)))
+        _Joined(_plainly_spelled(opcode), tuple(re.findall(r"%[a-z]\d+", rest)))
         for opcode, _, rest in (line.partition(" ") for line in lines)
         if opcode and not opcode.startswith((".", "bra"))
     ]

@@ -39,9 +39,10 @@ the width. The optimised code clamps it as a signed word to 0 and 0xffff, so the
 instead of one by 16.
 """,
     "saturation of a converted NaN": """
-`cvt.rzi.s64.f32` and then `cvt.sat.s32.s64` become one conversion to a signed 32-bit integer, which gives 0 for NaN. By
-PTX ISA 9.0 (cvt), NaN becomes the least integer where the destination is s64, and saturates to the least s32, 0x80000000.
-The text up to 8.7 says that NaN becomes 0 in every integer. By it -O3 is right, and -O0 is wrong: the levels differ.
+`cvt.rzi.s64.f32` and then `cvt.sat.s32.s64` become one conversion to a signed 32-bit integer, which gives 0 for NaN.
+By PTX ISA 9.0 (cvt), NaN becomes the least integer where the destination is s64, and saturates to the least s32,
+0x80000000. The text up to 8.7 says that NaN becomes 0 in every integer. By it -O3 is right, and -O0 is wrong: the
+levels differ.
 """,
     "packed conversion of an unsigned word": """
 A conversion of float32 to u32 and then `cvt.pack.sat.s8.s32` become one packed conversion of the float to signed
