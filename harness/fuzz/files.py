@@ -83,10 +83,12 @@ def write(folder: Path, findings: Iterable[PtxasFault], assemblers: Sequence[Ptx
         place.mkdir(parents=True, exist_ok=True)
         (place / "program.ptx").write_text(finding.text)
         (place / "finding.json").write_text(json.dumps(asdict(finding), indent=1) + "\n")
+        codes = {one.label: sass(finding, one, target) for one in assemblers}
         if finding.kind in _ENDS:
             _write_case(place, finding, target)
-        for one in assemblers:
-            (place / f"{file_stem(one.label)}.sass").write_text(sass(finding, one, target))
+            (place / "report.md").write_text(report(finding, codes) + "\n")
+        for label, code in codes.items():
+            (place / f"{file_stem(label)}.sass").write_text(code)
         written.append(place)
     return written
 
@@ -131,6 +133,58 @@ def story(finding: PtxasFault) -> str:
         else "As a workaround, use other instructions.",
     ]
     return "\n".join(lines)
+
+
+def report(finding: PtxasFault, codes: Mapping[str, str], mechanism: str = "", heading: str = "#") -> str:
+    """A finding as a report to NVIDIA, in Markdown. It needs nothing but ptxas and the text.
+
+    codes: the machine code by the label of its assembler, as nvdisasm prints it. mechanism: what the assembler does
+    wrong, if somebody has found it. heading: the mark of its title.
+    """
+    target = next(iter(re.findall(r"^\.target (\w+)", finding.text, re.M)), "")
+    faulty, right = finding.assemblers[0], finding.right[0] if finding.right else ""
+    lines = [f"{heading} {_version_and_level(faulty)}, {target}: {_TITLES[finding.kind]} {finding.skeleton}", ""]
+    if mechanism:
+        lines += [mechanism, ""]
+    if finding.kind == "wrong":
+        by_right = f" ({right} gives it)" if right else ""
+        lines += ["One thread's words:", "", "| | word 0 | word 1 | word 2 | word 3 |", "|---|---|---|---|---|"]
+        for name, words in (
+            ("input", finding.inputs),
+            (f"output by the PTX ISA{by_right}", finding.expected),
+            (f"output of {faulty}", finding.given),
+        ):
+            lines.append(f"| {name} | {' | '.join(f'`{w:#010x}`' for w in words)} |")
+        ran = "on the CPU, instruction by instruction; no GPU ran it" if finding.interpreted else "on a GPU"
+        lines += [
+            "",
+            f"The machine code ran {ran}. Every thread may have the same input. Kernel `p0` takes two addresses:",
+        ]
+        lines += [f"{INPUTS} words a thread to read, {OUTPUTS} words a thread to write. One block has {BLOCK} threads."]
+    else:
+        lines += ["```text", finding.words or "no message", "```"]
+    commands = [_by_hand(faulty, target, "wrong"), *([_by_hand(right, target, "right")] if right else [])]
+    lines += ["", "```sh", *commands, "```", "", "`program.ptx`:", "", "```text", finding.text.strip(), "```"]
+    for label in (faulty, *([right] if right else [])):
+        if code := _instructions(codes.get(label, "")):
+            lines += ["", f"Machine code of {label}:", "", "```text", *code, "```"]
+    return "\n".join(lines)
+
+
+_TITLES = {"wrong": "wrong bits of", "crashed": "a crash on", "hung": "no end on"}
+
+
+def _by_hand(label: str, target: str, name: str) -> str:
+    """The command that assembles the program. It names ptxas without its path, which is another one elsewhere."""
+    options = label.split(" (")[0].split()[2:]
+    return f"ptxas {' '.join(options)} --gpu-name={target} program.ptx -o {name}.cubin"
+
+
+def _instructions(sass: str) -> list[str]:
+    """The instructions of nvdisasm's text up to the last exit, without addresses and encodings."""
+    found = [line[1].strip() for line in re.finditer(r"^\s*/\*[0-9a-f]{4,}\*/\s+(.+?;)", sass, re.M)]
+    ends = [k for k, line in enumerate(found) if line.startswith("EXIT")]
+    return found[: ends[-1] + 1] if ends else found
 
 
 def _hex(words: Sequence[int]) -> str:

@@ -141,7 +141,7 @@ class _Generator:
     ) -> Statement:
         """A statement with a body, whose result is the newest 32-bit word that the body writes."""
         held["r"].append(writes[0])
-        return Statement(text, writes, reads, tuple(body), inner["r"][-1])
+        return Statement(text, writes, reads, tuple(body), inner["r"][-1], tuple(range(1, len(writes))))
 
     def new(self, kind: str) -> Variable:
         self.count += 1
@@ -185,7 +185,8 @@ class _Generator:
         text = _HOLE.sub(filled, text.replace("; ", ";\n"))
         for register in kept:  # added only now, so that a statement does not read its own results
             held.setdefault(register.kind, []).append(register)
-        return Statement(text, tuple(writes), tuple(reads))
+        own = tuple(k for k, register in enumerate(writes) if register not in kept)
+        return Statement(text, tuple(writes), tuple(reads), inner=own)
 
 
 # Families of statement shapes from which random programs are made --------------------------------------------------

@@ -5,6 +5,7 @@ A batch needs no other batch and no journal, so any machine can judge it.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,8 +18,16 @@ from ptxdiff.fuzz.assemblers import Ptxas
 from ptxdiff.fuzz.execution import MachineCodeInterpreter, MachineCodeRunner, NotRead
 from ptxdiff.fuzz.generate import program
 from ptxdiff.fuzz.oracle import Words, emulated_words, expected, inputs_of, text_of
-from ptxdiff.fuzz.program import BLOCK, OUTPUTS, RandomProgram
-from ptxdiff.fuzz.reduce import Shows, candidates, reduced_by_rounds, unrolled_random
+from ptxdiff.fuzz.program import BLOCK, INPUTS, OUTPUTS, RandomProgram
+from ptxdiff.fuzz.reduce import (
+    PLAIN_SOURCES,
+    PLAIN_USES,
+    PLAINER_SPELLINGS,
+    Shows,
+    candidates,
+    reduced_by_rounds,
+    unrolled_random,
+)
 from ptxdiff.model.compilers import LEVELS
 
 TOO_EARLY = "uses a result too early"
@@ -306,15 +315,17 @@ class BatchJudge:
         return replace(finding, kind=kind, words=doubt, first_difference=first_difference, interpreted=True)
 
     def _is_known(self, made: RandomProgram, one: Ptxas) -> bool:
-        """Whether the program contains a known fault's instructions in order. Counts such programs."""
-        known = (*self.before, *self.findings)
-        found = [f for f in known if one.label in f.assemblers and (f.kind != "unsettled" or f.interpreted)]
-        opcodes = made.skeleton.split()
-        for skeleton in (*self.plan.avoid, *(f.skeleton for f in found)):
-            if skeleton and _within(skeleton.split(), opcodes):
-                self.known += 1
-                return True
-        return False
+        """Whether the program has a known fault: for wrong bits, its instructions joined alike. Counts them."""
+        found = [f for f in (*self.before, *self.findings) if one.label in f.assemblers]
+        opcodes, text = made.skeleton.split(), text_of([made], self.plan.target)
+        known = any(skeleton and _within(skeleton.split(), opcodes) for skeleton in self.plan.avoid)
+        known = known or any(
+            has_fault_of(f.text, text) if f.kind == "wrong" else _within(f.skeleton.split(), opcodes)
+            for f in found
+            if f.skeleton and (f.kind != "unsettled" or f.interpreted)
+        )
+        self.known += known
+        return known
 
 
 def interpreted_proof(text: str, target: str, one: Ptxas, inputs: Words, lane: int) -> tuple[str, str]:
@@ -363,3 +374,74 @@ def _smallest(program: RandomProgram, shows: Shows[RandomProgram]) -> RandomProg
 def _within(few: Sequence[str], many: Sequence[str]) -> bool:
     left = iter(many)
     return all(word in left for word in few)
+
+
+# Whether a program has a known fault ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Joined:
+    """An instruction of a program's text: its opcode in plain spelling, and its registers in order."""
+
+    opcode: str
+    registers: tuple[str, ...]
+
+    @property
+    def plain(self) -> bool:
+        """Whether it only makes an operand of inputs, or a word of a result."""
+        kinds = "".join(r[1] for r in self.registers)
+        return (self.opcode, kinds) in _PLAIN
+
+
+_PLAIN = frozenset(
+    {(text.split()[0], kind + "r" * text.count("{r")) for kind, text in PLAIN_SOURCES.items()}
+    | {(text.split()[0], "r" * text.count("{w") + kind) for kind, text in PLAIN_USES.items()}
+)
+
+
+def has_fault_of(reduced: str, text: str) -> bool:
+    """Whether a program has the instructions of a reduced one in order, and the registers that join them.
+
+    reduced, text: the PTX of both. Types count as equal that `PLAINER_SPELLINGS` makes equal. Instructions that only
+    make an operand or store a result do not count: other programs have others in their place.
+    """
+    everything = _instructions(reduced)
+    few = [w for w in everything if not w.plain] or everything
+    many = _instructions(text)
+
+    def found(place: int, first: int, names: dict[str, str]) -> bool:
+        if place == len(few):
+            return True
+        wanted = few[place]
+        for at in range(first, len(many)):
+            here = many[at]
+            if here.opcode != wanted.opcode or len(here.registers) != len(wanted.registers):
+                continue
+            pairs = list(zip(wanted.registers, here.registers, strict=True))
+            joined = all(names.get(r, other) == other for r, other in pairs if r in joining)
+            if joined and found(place + 1, at + 1, names | dict(pairs)):
+                return True
+        return False
+
+    uses = Counter(r for w in few for r in set(w.registers))
+    joining = {r for w in few for r in w.registers if uses[r] > 1 and not _INPUT.fullmatch(r)}
+    return found(0, 0, {})
+
+
+_INPUT = re.compile(rf"%r[0-{INPUTS - 1}]")
+
+
+def _instructions(text: str) -> list[_Joined]:
+    body = text.partition("[%in];\n")[2].rpartition("st.global.v4.u32 [%out]")[0]
+    lines = (re.sub(r"^\s*(\$L\d+:\s*)*(@!?%\w+\s+)?", "", line) for line in body.split(";"))
+    return [
+        _Joined(_plainly_spelled(opcode), tuple(re.findall(r"%[a-z]\d+", rest)))
+        for opcode, _, rest in (line.partition(" ") for line in lines)
+        if opcode and not opcode.startswith((".", "bra"))
+    ]
+
+
+def _plainly_spelled(opcode: str) -> str:
+    for pattern, plainer in PLAINER_SPELLINGS:
+        opcode = pattern.sub(plainer, opcode)
+    return opcode

@@ -41,6 +41,8 @@ class Statement:
 
     text: PTX with the placeholders {w0}, {w1}, ... for `writes`, {r0}, {r1}, ... for `reads`, and {l0}, {l1} for
     labels. body: statements at the placeholder {body}. result: the operand at {result}, which the body computes.
+    inner: the places in `writes` of registers that no other statement may read. They may hold the bits of a NaN, or
+    half a result.
     """
 
     text: str
@@ -48,6 +50,12 @@ class Statement:
     reads: tuple[Operand, ...] = ()
     body: tuple[Statement, ...] = ()
     result: Operand = ""
+    inner: tuple[int, ...] = ()
+
+    @property
+    def results(self) -> tuple[Variable, ...]:
+        """The registers that other statements may read."""
+        return tuple(w for k, w in enumerate(self.writes) if k not in self.inner)
 
     @property
     def opcodes(self) -> tuple[str, ...]:

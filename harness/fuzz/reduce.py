@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import islice, pairwise
 from typing import TypeVar
 
 from ptxdiff.fuzz.pieces import FlowProgram, Piece
-from ptxdiff.fuzz.program import INPUTS, Operand, RandomProgram, Statement, Variable, registers, renamed
+from ptxdiff.fuzz.program import INPUTS, OUTPUTS, Operand, RandomProgram, Statement, Variable, registers, renamed
 
 P = TypeVar("P", bound=Hashable)
 Shows = Callable[[Sequence[P]], Sequence[bool]]
@@ -124,7 +124,7 @@ def candidates(program: RandomProgram) -> Iterator[Making[RandomProgram]]:
         for first in range(0, count, length):
             yield partial(without, program, range(first, min(first + length, count)))
         length //= 2
-    for made in (*_unnested(program), *_simpler_operands(program)):
+    for made in (*_unnested(program), *_simpler_operands(program), *_plainer(program)):
         yield partial(_same, made)
 
 
@@ -169,7 +169,7 @@ def without(program: RandomProgram, numbers: range) -> RandomProgram:
             found.append(
                 replace(statement, reads=tuple(r for r in reads if r is not None), body=tuple(body), result=result)
             )
-            known += statement.writes
+            known += statement.results
         return found
 
     statements = kept(program.statements, [Variable("r", k) for k in range(INPUTS)])
@@ -211,7 +211,7 @@ def _fewer_outputs(program: RandomProgram) -> Iterator[RandomProgram]:
 def _unnested(program: RandomProgram) -> Iterator[RandomProgram]:
     """Programs with a loop or a branch replaced by its body."""
     for number, statement in enumerate(program.statements):
-        if statement.body:
+        if _has_body(statement):
             names: dict[Variable, Operand] = {statement.writes[0]: statement.result}
             # The first register that a loop writes is the carried one: in its body it becomes the initial value.
             inside: dict[Variable, Operand] = {w: Variable("r", k % INPUTS) for k, w in enumerate(statement.writes)}
@@ -235,6 +235,191 @@ def _simpler_operands(program: RandomProgram) -> Iterator[RandomProgram]:
                     statements = list(program.statements)
                     statements[number] = replace(statement, reads=tuple(reads))
                     yield without(RandomProgram(tuple(statements), program.outputs), range(0))
+
+
+# Plainer programs ------------------------------------------------------------------------------------------------
+#
+# One fault has many programs: other instructions compute its operands and read its result, and its instructions have
+# other types. These candidates lead them to one program, so that a campaign reports the fault once.
+
+PLAIN_SOURCES = {
+    "d": "mov.b64 {w0}, {{r0}, {r1}};",
+    "h": "cvt.u16.u32 {w0}, {r0};",
+    "p": "setp.lt.s32 {w0}, {r0}, {r1};",
+    "f": "mov.b32 {w0}, {r0};",
+    "s": "mov.b32 {w0}, {r0};",
+    "b": "mov.b32 {w0}, {r0};",
+    "e": "cvt.rn.f64.s32 {w0}, {r0};",
+}
+"""How a register of each kind is made of inputs."""
+
+PLAIN_USES = {"h": "cvt.u32.u16 {w0}, {r0};", "p": "selp.b32 {w0}, 1, 0, {r0};", "d": "mov.b64 {{w0}, {w1}}, {r0};"}
+"""How a register of a kind is made words that are stored. Floats are not: the bits of a NaN are not specified."""
+
+PLAINER_SPELLINGS = tuple(
+    (re.compile(rf"\b{pattern}"), plainer)
+    for pattern, plainer in (
+        (r"(add|addc|sub|subc|mad\.lo|madc\.lo)\.cc\.", r"\1."),
+        (r"(cvt\.rn\.satfinite)\.relu\.", r"\1."),
+        (r"(cvt\.[\w.]*)e5m2x2", r"\1e4m3x2"),
+        (r"cvt\.r[nmp]i\.([su]\d+)\.f", r"cvt.rzi.\1.f"),
+        (r"cvt\.r[zmp]\.f32\.([su]\d+)", r"cvt.rn.f32.\1"),
+        (r"mul\.hi\.s(16|32|64)", r"mul.hi.u\1"),
+        (r"shr\.s16", "shr.u16"),
+        (r"ld\.shared\.s(8|16)", r"ld.shared.u\1"),
+        (r"ld\.shared\.u16", "ld.shared.u8"),
+    )
+)
+"""Instructions and plainer ones that take the same operands. The plainer one is defined for every operand, because
+nothing else keeps a program's operands from those for which an instruction has no result."""
+
+_SMALL = 3
+"""Constants up to this one stay."""
+
+
+def _plainer(program: RandomProgram) -> Iterator[RandomProgram]:
+    yield from _earlier_outputs(program)
+    yield from _operands_stored(program)
+    yield from _without_an_instruction(program)
+    yield from _plain_sources(program)
+    yield _plain_first(program)
+    for number, statement in enumerate(program.statements):
+        for pattern, plainer in PLAINER_SPELLINGS:
+            for found in pattern.finditer(statement.text):
+                text = statement.text[: found.start()] + found.expand(plainer) + statement.text[found.end() :]
+                if _carries_are_made(text):
+                    yield _with_statement(program, number, replace(statement, text=text))
+        for place, read in enumerate(statement.reads):
+            if isinstance(read, str) and read.isdecimal() and int(read) > _SMALL:
+                for smaller_one in (1, 2, _SMALL, int(read) // 2):
+                    reads = (*statement.reads[:place], str(smaller_one), *statement.reads[place + 1 :])
+                    yield _with_statement(program, number, replace(statement, reads=reads))
+
+
+def _earlier_outputs(program: RandomProgram) -> Iterator[RandomProgram]:
+    """Smaller programs that store a word computed earlier, or an input, instead of an output."""
+    for place, output in enumerate(program.outputs):
+        for word in _storable(program) if isinstance(output, Variable) else ():
+            outputs = (*program.outputs[:place], word, *program.outputs[place + 1 :])
+            made = without(replace(program, outputs=outputs), range(0))
+            if made.size < program.size:
+                yield made
+
+
+def _operands_stored(program: RandomProgram) -> Iterator[RandomProgram]:
+    """Plainer programs that store what a statement reads instead of the outputs that depend on its results."""
+    storable, uses = set(_storable(program)), set(PLAIN_USES.values())
+    numbers = iter(range(1 + max((r.number for r in registers(program.statements)), default=INPUTS), 1 << 30))
+    for number, statement in enumerate(program.statements):
+        if statement.text in uses:
+            continue
+        depends: set[Operand] = set(statement.writes)
+        for later in program.statements[number + 1 :]:
+            if not depends.isdisjoint(_reads(later)):
+                depends |= set(registers([later]))
+        stored: list[Operand] = [o for o in program.outputs if o != "0" and o not in depends]
+        added = []
+        for read in dict.fromkeys((*statement.reads, statement.result)):
+            if read in storable:
+                stored.append(read)
+            elif isinstance(read, Variable) and read.kind in PLAIN_USES:
+                text = PLAIN_USES[read.kind]
+                words = tuple(Variable("r", next(numbers)) for _ in range(2 if "{w1}" in text else 1))
+                added.append(Statement(text, words, (read,)))
+                stored += words
+        stored = list(dict.fromkeys(stored))
+        if 0 < len(stored) <= OUTPUTS:
+            outputs = (*stored, *["0"] * (OUTPUTS - len(stored)))
+            made = without(RandomProgram((*program.statements, *added), outputs), range(0))
+            if _involved(made) < _involved(program):
+                yield made
+
+
+def _without_an_instruction(program: RandomProgram) -> Iterator[RandomProgram]:
+    """Programs without one of the instructions of a statement, whose result nothing reads."""
+    read = {*program.outputs, *(r for s in program.statements for r in _reads(s))}
+    for number, statement in enumerate(program.statements):
+        lines = statement.text.split("\n")
+        if _has_body(statement) or len(lines) == 1:
+            continue
+        for place, line in enumerate(lines):
+            before, rest = "\n".join(lines[:place]), "\n".join(lines[:place] + lines[place + 1 :])
+            own = [int(k) for k in re.findall(r"\{w(\d+)\}", line) if f"{{w{k}}}" not in before]
+            unread = all(f"{{w{k}}}" not in rest and statement.writes[k] not in read for k in own)
+            if unread and _carries_are_made(rest):
+                yield _with_statement(program, number, _with_text(statement, rest))
+
+
+def _plain_sources(program: RandomProgram) -> Iterator[RandomProgram]:
+    """Programs in which a register is made of inputs by a plain instruction instead of another statement."""
+    read = {*program.outputs, *(r for s in program.statements for r in _reads(s))}
+    for number, statement in enumerate(program.statements):
+        used = [w for w in statement.writes if w in read]
+        if len(used) != 1 or _is_plain(statement) or _has_body(statement):
+            continue
+        text = PLAIN_SOURCES.get(used[0].kind, "")
+        for first in range(INPUTS if text else 0):
+            words = tuple(Variable("r", (first + k) % INPUTS) for k in range(text.count("{r")))
+            yield _with_statement(program, number, Statement(text, (used[0],), words))
+
+
+def _plain_first(program: RandomProgram) -> RandomProgram:
+    """The program with the plain instructions that read inputs alone at its start, ordered by kind."""
+    inputs = {Variable("r", k) for k in range(INPUTS)}
+    first = [s for s in program.statements if s.text in PLAIN_SOURCES.values() and inputs.issuperset(s.reads)]
+    first.sort(key=lambda s: s.text)
+    return replace(program, statements=(*first, *(s for s in program.statements if s not in first)))
+
+
+def _carries_are_made(text: str) -> bool:
+    """Whether each instruction of a statement that reads the carry flag follows one that writes it."""
+    pairs = pairwise(["", *text.split("\n")])
+    return all(".cc." in before for before, line in pairs if re.search(r"\b(addc|subc|madc)\.", line))
+
+
+def _has_body(statement: Statement) -> bool:
+    return "{body}" in statement.text
+
+
+def _reads(statement: Statement) -> set[Operand]:
+    """The registers that a statement and its body read."""
+    return {*statement.reads, statement.result}.union(*map(_reads, statement.body))
+
+
+def _storable(program: RandomProgram) -> list[Variable]:
+    """The inputs and the words that statements write for others."""
+    words = (w for s in program.statements for w in s.results if w.kind == "r")
+    return [*(Variable("r", k) for k in range(INPUTS)), *words]
+
+
+def _is_plain(statement: Statement) -> bool:
+    return statement.text in PLAIN_SOURCES.values() or statement.text in PLAIN_USES.values()
+
+
+def _involved(program: RandomProgram) -> int:
+    """The number of statements that are not plain."""
+    return sum(not _is_plain(s) for s in _flat(program.statements))
+
+
+def _with_statement(program: RandomProgram, number: int, statement: Statement) -> RandomProgram:
+    statements = (*program.statements[:number], statement, *program.statements[number + 1 :])
+    return without(replace(program, statements=statements), range(0))
+
+
+def _with_text(statement: Statement, text: str) -> Statement:
+    """A statement with another text, which has some of its registers, numbered anew."""
+    kept: dict[str, list[int]] = {"w": [], "r": []}
+
+    def numbered(found: re.Match[str]) -> str:
+        order, number = kept[found[1]], int(found[2])
+        if number not in order:
+            order.append(number)
+        return f"{{{found[1]}{order.index(number)}}}"
+
+    text = re.sub(r"\{([wr])(\d+)\}", numbered, text)
+    writes, reads = [statement.writes[k] for k in kept["w"]], [statement.reads[k] for k in kept["r"]]
+    inner = tuple(new for new, old in enumerate(kept["w"]) if old in statement.inner)
+    return replace(statement, text=text, writes=tuple(writes), reads=tuple(reads), inner=inner)
 
 
 # Smaller candidates for `reduce` from a kernel of any shape, with branches, loops and barriers ---------------------

@@ -80,8 +80,10 @@ def early_uses(function: MachineFunction) -> list[EarlyUse]:
     return sorted(found.values(), key=lambda f: (f.used_by.address, f.set_by.address))
 
 
-Pending = tuple[int, str, Place, int]
-"""A scoreboard that was not waited for: its number, "result" or "operand", the register, and who set it."""
+Guard = tuple[Place, bool]
+Pending = tuple[int, str, Place, int, Guard | None]
+"""A scoreboard that was not waited for: its number, "result" or "operand", the register, and who set it. Then the
+predicate under which that ran, and whether inverted: None for no predicate, or one that was written since."""
 
 
 def _after(
@@ -95,7 +97,10 @@ def _after(
     if instruction.opcode == "DEPBAR":  # it waits for a scoreboard of its own operand: all are taken as waited for
         left = []
     reads, writes = accesses(instruction)
-    for number, kind, register, setter in left:
+    guard = _guard(instruction)
+    for number, kind, register, setter, under in left:
+        if _in_other_lanes(guard, under):
+            continue
         # One unit keeps the order of its instructions, and that of memory reads their operands in order.
         same = at[setter].opcode == instruction.opcode
         ordered = same and (control.write == number or instruction.opcode in _OF_SHARED)
@@ -103,12 +108,22 @@ def _after(
         if (register in writes and not ordered) or (kind == "result" and register in reads):
             key = setter, instruction.address, register
             found.setdefault(key, EarlyUse(kind, register, number, at[setter], instruction))
-    kept = [p for p in left if p[2] not in writes]
+    kept = [p for p in left if p[2] not in writes or _in_other_lanes(guard, p[4])]
     if control.write != _NONE:
-        kept += [(control.write, "result", register, instruction.address) for register in writes]
+        kept += [(control.write, "result", register, instruction.address, guard) for register in writes]
     if control.read != _NONE:
-        kept += [(control.read, "operand", r, instruction.address) for r in reads if r[0] == "R"]
-    return frozenset(kept)
+        kept += [(control.read, "operand", r, instruction.address, guard) for r in reads if r[0] == "R"]
+    return frozenset((*p[:4], None) if p[4] is not None and p[4][0] in writes else p for p in kept)
+
+
+def _guard(instruction: MachineInstruction) -> Guard | None:
+    guard = instruction.guard
+    return None if guard is None or guard.number == 7 else ((guard.kind, guard.number), guard.inverted)
+
+
+def _in_other_lanes(guard: Guard | None, other: Guard | None) -> bool:
+    """Whether two instructions run in different lanes, because one has the other's predicate inverted."""
+    return guard is not None and other is not None and guard[0] == other[0] and guard[1] != other[1]
 
 
 def _next(instruction: MachineInstruction, function: MachineFunction) -> list[int]:
@@ -135,6 +150,9 @@ def accesses(instruction: MachineInstruction) -> tuple[set[Place], set[Place]]:
         # Predicates before the first register, or after it, are results too, as far as no source precedes them.
         _add(writes, operands[0], _width(instruction))
         first = 1
+        if instruction.opcode == "SHFL":  # its predicate stands before its register
+            _add(writes, operands[1], 1)
+            first = 2
         while first < len(operands) - 1 and operands[first].kind in ("P", "UP") and not operands[first].inverted:
             if instruction.opcode not in _TWO_RESULTS or first > _TWO_RESULTS[instruction.opcode]:
                 break
@@ -153,7 +171,7 @@ def accesses(instruction: MachineInstruction) -> tuple[set[Place], set[Place]]:
 
 
 _TWO_RESULTS = {"ISETP": 1, "FSETP": 1, "DSETP": 1, "HSETP2": 1, "PLOP3": 1, "UISETP": 1, "UPLOP3": 1, "VOTE": 1,
-                "SHFL": 0, "MATCH": 1, "LOP3": 1, "IADD3": 2, "UIADD3": 2, "LEA": 1, "ULEA": 1, "ATOMG": 1}  # fmt: skip
+                "MATCH": 1, "LOP3": 1, "IADD3": 2, "UIADD3": 2, "LEA": 1, "ULEA": 1, "ATOMG": 1}  # fmt: skip
 """Opcodes with predicates among their results, and how many operands after the first may be such."""
 _WIDE = frozenset({"DADD", "DMUL", "DFMA", "CS2R"})
 _WORDS = {"64": 2, "128": 4, "WIDE": 2}

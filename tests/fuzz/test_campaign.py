@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import random
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,8 @@ from ptxdiff.fuzz import files
 from ptxdiff.fuzz.assemblers import assembler
 from ptxdiff.fuzz.campaign import FuzzCampaign
 from ptxdiff.fuzz.execution import MachineCodeInterpreter
-from ptxdiff.fuzz.generate import program
-from ptxdiff.fuzz.judge import Batch, BatchJudge, FuzzPlan, JudgedBatch, interpreted_proof
+from ptxdiff.fuzz.generate import program, shaped
+from ptxdiff.fuzz.judge import Batch, BatchJudge, FuzzPlan, JudgedBatch, has_fault_of, interpreted_proof
 from ptxdiff.fuzz.oracle import emulated, expected, inputs_of, text_of
 from ptxdiff.fuzz.program import RandomProgram, Statement, Variable
 from ptxdiff.model.load import load
@@ -130,6 +131,34 @@ def test_known_skeletons_are_counted_and_not_reduced_again():
     one = next(p for k in range(99) if "xor.b32" in (p := program(f"a/{k}", 90, made.weights)).skeleton)
     judge.differs(one, "a/0", made.assemblers[1])
     assert (judge.known, judge.findings) == (1, [])
+
+
+def written(*shapes):
+    """The text of a program of shapes, each of which reads the newest registers."""
+    held, draw = {"r": [Variable("r", k) for k in range(4)]}, random.Random(1)
+    made = tuple(shaped(draw, shape, held, newest=True) for shape in shapes)
+    return text_of([RandomProgram(made, (held["r"][-1], "0", "0", "0"))], TARGET)
+
+
+MERGING = ("cvt.u16.u32 <h=>, <r>;", "mov.b32 <f=>, <r>;", "cvt.rn.satfinite.e4m3x2.f32 <h=>, <f>, <f>;")
+
+
+@pytest.mark.parametrize(
+    ("shapes", "known"),
+    [
+        ((*MERGING, "mov.b32 <r=>, {<h>, <h>};"), True),
+        ((*MERGING[:2], "cvt.rn.satfinite.relu.e5m2x2.f32 <h=>, <f>, <f>;", "mov.b32 <r=>, {<h>, <h>};"), True),
+        (("add.rn.f32 <f=>, <f>, <f>;", "add.u16 <h=>, <h>, <h>;", *MERGING[2:], "mov.b32 <r=>, {<h>, <h>};"), True),
+        ((*MERGING, "mov.b32 <r=>, {<h>, <h>};", "popc.b32 <r=>, <r>;"), True),
+        ((*MERGING, "cvt.u16.u32 <h=>, <r>;", "mov.b32 <r=>, {<h>, <h>};"), False),  # of another register
+        ((*MERGING[:2], "cvt.rn.f16x2.f32 <s=>, <f>, <f>;", "mov.b32 <r=>, {<h>, <h>};"), False),
+        (MERGING, False),
+    ],
+)
+def test_a_known_fault_is_its_instructions_joined_alike(shapes, known):
+    first = written(*MERGING, "mov.b32 <r=>, {<h>, <h>};")
+    needs = MERGING[:2] if shapes[0].startswith("add") else ()
+    assert has_fault_of(first, written(*needs, *shapes)) == known
 
 
 def test_a_finding_becomes_a_case_that_fails_with_the_assembler_at_fault(tmp_path):

@@ -1,12 +1,18 @@
 """Random programs: a seed determines them, the emulator and ptxas accept them, and reducing them keeps a fault."""
 
+import random
+import re
 from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
+from ptxdiff.fuzz import reduce
 from ptxdiff.fuzz.assemblers import assembler
-from ptxdiff.fuzz.generate import FAMILIES, FIRST, OF_WHOLE_WARPS, program
+from ptxdiff.fuzz.generate import FAMILIES, FIRST, OF_WHOLE_WARPS, program, shaped
 from ptxdiff.fuzz.oracle import expected, inputs_of, text_of
+from ptxdiff.fuzz.program import RandomProgram, Statement, Variable
 from ptxdiff.fuzz.reduce import candidates, reduced, without
 from ptxdiff.triton.targets import assembler as bundled
 
@@ -64,6 +70,80 @@ def test_a_program_is_reduced_to_the_instruction_at_fault(seed):
     assert small.skeleton.split().count("popc.b32") == 1
     assert small.size <= 3
     expected(small, inputs_of("x"), TARGET)
+
+
+def test_one_fault_in_many_programs_is_one_program():
+    """A planted fault of one instruction: its operands and the use of its result become plain, its type unsigned."""
+    drawn = (program(f"one/{k}", 90, {"narrow integer": 1.0, "carries": 1.0, "simd": 1.0}) for k in range(200))
+    some = [p for p in (without(p, range(0)) for p in drawn) if re.search(r"shr\.[us]16", p.skeleton)][:6]
+    assert len(some) == 6
+    small = {
+        reduced(one, lambda some: [bool(re.search(r"shr\.[us]16", s.skeleton)) for s in some], candidates)
+        for one in some
+    }
+    assert {s.skeleton for s in small} == {"cvt.u16.u32 shr.u16 cvt.u32.u16"}
+
+
+def test_a_tail_is_dropped_where_the_fault_needs_two_of_its_operands():
+    """Planted: an input is overwritten by a conversion. The last instruction reads both."""
+    held = {"r": [Variable("r", k) for k in range(4)]}
+    draw = random.Random(3)
+    shapes = ("cvt.u16.u32 <h=>, <r>;", "mov.b32 <r=>, {<h>, <h>};", "prmt.b32 <r=>, <r>, <r>, <r>;")
+    half, pair, last = (shaped(draw, shape, held, newest=True) for shape in shapes)
+    last = replace(last, reads=(Variable("r", 1), pair.writes[0], Variable("r", 2)))
+    whole = RandomProgram((half, pair, last), (last.writes[0], "0", "0", "0"))
+
+    def shows(some):
+        seen = [{*s.outputs, *(r for x in s.statements if x.text.startswith("prmt") for r in x.reads)} for s in some]
+        return [{pair.writes[0], Variable("r", 1)} <= one for one in seen]
+
+    small = reduced(whole, shows, candidates)
+    assert small.skeleton == "cvt.u16.u32 mov.b32"
+    assert set(small.outputs) == {pair.writes[0], Variable("r", 1), "0"}
+
+
+def unmade_carries(one):
+    """The instructions that read the carry flag and do not follow one that writes it."""
+    lines = [line for s in one.statements for line in ("", *s.text.split("\n"))]
+    return [b for a, b in pairwise(lines) if re.search(r"\b(addc|subc|madc)\.", b) and ".cc." not in a]
+
+
+def test_no_smaller_program_reads_an_old_carry(monkeypatch):
+    made = program("carry/1", 90, {"carries": 1.0})
+    assert "addc" in made.skeleton
+    assert [s for make in candidates(made) for s in unmade_carries(make())] == []
+    monkeypatch.setattr(reduce, "_carries_are_made", lambda text: True)
+    assert [s for make in candidates(made) for s in unmade_carries(make())] != []
+
+
+def test_no_smaller_program_reads_the_bits_of_a_nan(monkeypatch):
+    """A register that has a float's bits before its NaN is replaced is read by no other statement, nor stored."""
+
+    def read_elsewhere(made):
+        inner = {s.writes[k] for s in made.statements for k in s.inner}
+        assert inner
+        return [
+            w for make in candidates(made) for w in inner
+            if w in make().outputs or any(w in s.reads and w not in s.writes for s in make().statements)
+        ]  # fmt: skip
+
+    drawn = [program(f"nan/{k}", 90, {"float32": 1.0, "half": 1.0, "bfloat": 1.0}) for k in range(6)]
+    assert [w for one in drawn for w in read_elsewhere(one)] == []
+    monkeypatch.setattr(Statement, "results", property(lambda s: s.writes))
+    assert [w for one in drawn for w in read_elsewhere(one)] != []
+
+
+def test_a_branch_without_a_body_is_dropped():
+    held = {"r": [Variable("r", k) for k in range(4)], "p": [Variable("p", 4)]}
+    first = shaped(random.Random(1), "setp.lt.s32 <p=>, <r>, <r>;", held)
+    branch = Statement(
+        "mov.b32 {w0}, {r0};\n@!{r1} bra {l0};\n{body}\nmov.b32 {w0}, {result};\n{l0}:",
+        (Variable("r", 50),), (Variable("r", 0), first.writes[0]), (), Variable("r", 1),
+    )  # fmt: skip
+    last = shaped(random.Random(1), "popc.b32 <r=>, <r>;", {"r": [Variable("r", 50)]}, newest=True)
+    whole = RandomProgram((first, branch, last), (last.writes[0], "0", "0", "0"))
+    small = reduced(whole, lambda some: ["popc.b32" in s.skeleton for s in some], candidates)
+    assert small.skeleton == "popc.b32"
 
 
 def test_parts_of_programs_are_programs():

@@ -76,6 +76,8 @@ def test_the_words_name_both_instructions() -> None:
         ("STG.E.128 desc[UR4][R6.64], R8", {("R", 6), ("R", 7), *(("R", n) for n in range(8, 12))}, set()),
         ("ISETP.GE.AND P0, P1, R3, R4, P2", {("R", 3), ("R", 4), ("P", 2)}, {("P", 0), ("P", 1)}),
         ("IMAD.WIDE R2, R4, 0x4, R6", {("R", 4), ("R", 6)}, {("R", 2), ("R", 3)}),
+        ("SHFL.IDX PT, R8, R7, 0xd, 0x1f", {("R", 7)}, {("R", 8)}),
+        ("SHFL.IDX P2, R8, R7, R9, 0x1f", {("R", 7), ("R", 9)}, {("P", 2), ("R", 8)}),
         ("STS.64 [R6+UR5+0x9400], R8", {("R", 6), ("UR", 5), ("R", 8), ("R", 9)}, set()),
         ("LDS R1, [UR5]", {("UR", 5)}, {("R", 1)}),
         ("LDG.E R1, desc[UR8][R2.64+UR4]", {("R", 2), ("R", 3), ("UR", 4), ("UR", 5)}, {("R", 1)}),
@@ -118,6 +120,23 @@ LOAD = ("LDG.E R2, desc[UR4][R6.64]", 0, 1, 0)
         ),  # in order
         ([LOAD, ("LDG.E R2, desc[UR4][R8.64]", 1, 7, 0)], ["result"]),  # others do not
         ([LOAD, ("UMOV UR4, UR8", 7, 7, 0)], []),  # uniform registers are read at once
+        ([("@!P0 LDS R4, [R13]", 2, 7, 0), ("@P0 SEL R4, R2, R5, !P1", 7, 7, 0)], []),  # in other lanes
+        ([("@!P0 LDS R4, [R13]", 2, 7, 0), ("@!P0 SEL R4, R2, R5, !P1", 7, 7, 0)], ["result"]),
+        ([("@!P0 LDS R4, [R13]", 2, 7, 0), ("@P1 SEL R4, R2, R5, !P1", 7, 7, 0)], ["result"]),
+        (
+            [
+                ("@!P0 LDS R4, [R13]", 2, 7, 0),
+                ("ISETP.GE.AND P0, PT, R8, R9, PT", 7, 7, 0),
+                ("@P0 MOV R3, R4", 7, 7, 0),
+            ],
+            ["result"],  # the predicate is another one
+        ),
+        (
+            [("@!P0 LDS R4, [R13]", 2, 7, 0), ("@P0 MOV R4, R5", 7, 7, 0), ("MOV R3, R4", 7, 7, 0)],
+            ["result"],  # what writes other lanes leaves the load unfinished
+        ),
+        ([("SHFL.IDX PT, R8, R7, 0xd, 0x1f", 0, 1, 0), ("MOV R8, R9", 7, 7, 0)], ["result"]),
+        ([("SHFL.IDX PT, R8, R7, 0xd, 0x1f", 0, 1, 0), ("MOV R7, R9", 7, 7, 0)], ["operand"]),
     ],
 )
 def test_waits_for_results_and_operands(lines: list[tuple[str, int, int, int]], kinds: list[str]) -> None:
