@@ -53,6 +53,8 @@ class EarlyUse:
 _OF_MEMORY = ("ATOM", "LD", "RED", "SHFL", "ST")
 _OF_SHARED = frozenset({"ATOMS", "LDGSTS", "LDS", "LDSM", "STS", "STSM", "SYNCS"})
 _STORES = frozenset({"ST", "STG", "STS", "STL", "STSM", "RED", "REDG", "SUST", "UBLKRED", "REDAS"})
+_CONVERTING = frozenset({"F2F", "F2I", "FRND", "I2F", "I2I", "MUFU"})
+"""Opcodes of the unit that converts and approximates, which finishes them in order, whichever scoreboards they set."""
 _NOTHING = frozenset({
     "ACQBULK", "ARRIVES", "BAR", "BPT", "BRA", "BREAK", "BRX", "BSSY", "BSYNC", "CALL", "CCTL", "DEPBAR",
     "ENDCOLLECTIVE", "ERRBAR", "EXIT", "FENCE", "JMP", "KILL", "LDGDEPBAR", "LDGSTS", "MEMBAR", "NANOSLEEP", "NOP",
@@ -104,7 +106,9 @@ def _after(
         # One unit keeps the order of its instructions, and that of memory reads their operands in order.
         same = at[setter].opcode == instruction.opcode
         ordered = same and (control.write == number or instruction.opcode in _OF_SHARED)
-        ordered |= kind == "operand" and all(o.startswith(_OF_MEMORY) for o in (at[setter].opcode, instruction.opcode))
+        opcodes = at[setter].opcode, instruction.opcode
+        ordered |= kind == "operand" and all(o.startswith(_OF_MEMORY) for o in opcodes)
+        ordered |= _CONVERTING.issuperset(opcodes)
         if (register in writes and not ordered) or (kind == "result" and register in reads):
             key = setter, instruction.address, register
             found.setdefault(key, EarlyUse(kind, register, number, at[setter], instruction))

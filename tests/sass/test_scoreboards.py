@@ -136,6 +136,10 @@ LOAD = ("LDG.E R2, desc[UR4][R6.64]", 0, 1, 0)
             ["result"],  # what writes other lanes leaves the load unfinished
         ),
         ([("SHFL.IDX PT, R8, R7, 0xd, 0x1f", 0, 1, 0), ("MOV R8, R9", 7, 7, 0)], ["result"]),
+        ([("@!P1 F2I.NTZ R4, R8", 2, 7, 0), ("@P0 F2I.NTZ R4, R8", 0, 7, 0)], []),  # one unit, in order
+        ([("I2F.F64 R6, R10", 3, 0, 0), ("F2I.S64.F64.TRUNC R10, R16", 1, 7, 0)], []),
+        ([("F2I.NTZ R4, R8", 2, 7, 0), ("MOV R4, R8", 7, 7, 0)], ["result"]),
+        ([("F2I.NTZ R4, R8", 2, 7, 0), ("I2F R9, R4", 0, 7, 0)], ["result"]),  # it reads the register
         ([("SHFL.IDX PT, R8, R7, 0xd, 0x1f", 0, 1, 0), ("MOV R7, R9", 7, 7, 0)], ["operand"]),
     ],
 )
