@@ -1,17 +1,17 @@
 """Check and record accesses to cells of tensor memory in compiled code, one pass over the cells of many warps.
 
-`compiled("suspect")` says whether an access may be wrong. It knows less than the checks of
+`suspect` says whether an access may be wrong. It knows less than the checks of
 `ptxdiff.emulator.kernel.tcgen05.in_flight`: of what orders two accesses, only a barrier of the whole block, and what a
 thread knows of completed operations. So it may suspect what is right, and those checks then decide and name the cause;
-what it does not suspect is right by them too. `compiled("note")` records what `TensorMemory` says of an access.
+what it does not suspect is right by them too. `note` records what `TensorMemory` says of an access.
 """
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
-from ptxdiff.emulator.numeric.vectorise import Array, on_arrays, register_helpers
+from ptxdiff.emulator.kernel.memory.array_code import ArrayCode
+from ptxdiff.emulator.numeric.vectorise import Array
 
 STORES, STORED, LOADS, LOADED, WRITES, WROTE, READS, HAS_READ = range(8)
 """What is recorded: a store or load by a warp, and its end; a write or read by the tensor cores, and its end."""
@@ -119,25 +119,22 @@ def _note(
             read[at] = now
 
 
-_lock = threading.Lock()
-_made: dict[str, Any] = {}
+def _memory(t: Any) -> tuple[Any, ...]:
+    short, tiny, words = t.Array(t.int16, 1, "C"), t.Array(t.int8, 1, "C"), t.Array(t.int32, 1, "C")
+    return short, short, tiny, short, tiny, words, t.Array(t.uint8, 1, "C"), words, words, words, words
 
 
-def compiled(name: str) -> Any:
-    """The machine code of `suspect` or `note`, compiled once and cached on disk; needs numba."""
-    with _lock:
-        if name not in _made:
-            t = register_helpers().types
-            wide, rows = t.Array(t.int64, 1, "C", readonly=True), t.Array(t.int32, 2, "C", readonly=True)
-            cells = t.Array(t.int64, 2, "C", readonly=True)
-            octets = t.Array(t.uint8, 1, "C")
-            short, tiny, words = t.Array(t.int16, 1, "C"), t.Array(t.int8, 1, "C"), t.Array(t.int32, 1, "C")
-            memory = (short, short, tiny, short, tiny, words, octets, words, words, words, words)
-            whole = t.int64
-            if name == "suspect":
-                known = (cells, *[wide] * 7, rows, wide, octets, *[whole] * 6, octets, *memory, octets)
-                _made[name] = on_arrays(_suspect, known)
-            else:
-                known = (whole, cells, wide, wide, *[whole] * 4, wide, rows, rows, whole, *memory)
-                _made[name] = on_arrays(_note, known)
-    return _made[name]
+def _kinds_of_suspect(t: Any) -> tuple[Any, ...]:
+    wide, rows = t.Array(t.int64, 1, "C", readonly=True), t.Array(t.int32, 2, "C", readonly=True)
+    cells, octets = t.Array(t.int64, 2, "C", readonly=True), t.Array(t.uint8, 1, "C")
+    return (cells, *[wide] * 7, rows, wide, octets, *[t.int64] * 6, octets, *_memory(t), octets)
+
+
+def _kinds_of_note(t: Any) -> tuple[Any, ...]:
+    wide, rows = t.Array(t.int64, 1, "C", readonly=True), t.Array(t.int32, 2, "C", readonly=True)
+    cells = t.Array(t.int64, 2, "C", readonly=True)
+    return (t.int64, cells, wide, wide, *[t.int64] * 4, wide, rows, rows, t.int64, *_memory(t))
+
+
+suspect = ArrayCode(_suspect, _kinds_of_suspect)
+note = ArrayCode(_note, _kinds_of_note)

@@ -11,7 +11,6 @@ from ptxdiff.emulator.binding.program import Step
 from ptxdiff.emulator.errors import ExecutionError, MemoryFault
 from ptxdiff.emulator.kernel import in_flight
 from ptxdiff.emulator.kernel.in_flight import MemoryFrame, barrier_of, count_arrival, line_of
-from ptxdiff.emulator.kernel.memory.space import CHUNK, Place, tally
 from ptxdiff.emulator.kernel.tcgen05 import cell_access
 from ptxdiff.emulator.kernel.tcgen05.memory import CELLS, COLUMNS, CORES, SEVERAL, TensorMemory
 from ptxdiff.emulator.numeric.vectorise import Array
@@ -72,14 +71,13 @@ _NO_TABLE = np.zeros((0, 0), np.int32)
 
 @dataclass(eq=False)
 class Work:
-    """An operation under way: its thread, the cells that it writes and reads, and the units of shared memory that it
-    reads."""
+    """An operation under way: its thread, the cells that it writes and reads, and the offsets of the chunks of shared
+    memory that it reads."""
 
     step: Step
     lane: int
     written: Array
     read: Array
-    units: list[Array] = field(default_factory=list)
     offsets: list[Array] = field(default_factory=list)
     barrier: int | None = None
 
@@ -163,7 +161,7 @@ class TensorWork:
         mine = CORES + order.members(lanes) if cores else np.full(len(lanes), -1)
         after = self.after[lanes] if self.fences else np.zeros(len(lanes), np.int64)
         answer = np.zeros(1, np.uint8)
-        cell_access.compiled("suspect")(
+        cell_access.suspect(
             np.ascontiguousarray(cells), mine, who, mine if cores else np.zeros(len(lanes), np.int64),
             np.zeros(len(lanes), np.int64) if cores else who + 1, order.block_time[lanes], order.row[lanes], after,
             order.rows, self._agents_by_member(), _AFTER_FLAT, CORES, writes, frame.grid.races, self.fences, role,
@@ -184,7 +182,7 @@ class TensorWork:
     ) -> None:  # fmt: skip
         """Record accesses of a kind of `cell_access`, a row of cells for each accessor."""
         several, warps, finished = known or (NONE, _NO_TABLE, _NO_TABLE)
-        cell_access.compiled("note")(
+        cell_access.note(
             kind, np.ascontiguousarray(cells), who, np.zeros(len(who), np.int64) if since is None else since,
             self.frame.order.clock, role, accumulator, self.fences, several, warps, finished, CORES,
             *self.memory.records,
@@ -417,12 +415,11 @@ class TensorWork:
                 lanes, cells, writes=writes, cores=True, role=role, accumulator=number
             ):
                 return False
-        units = [shared.units(some.reshape(-1), 16) for some in offsets]
-        for some, touched in zip(offsets, units, strict=True):
-            if (shared.under_way[touched] > 0).any():
+        for some in offsets:
+            if frame.owned.destinations.first(some, 16) >= 0:
                 return False
             if frame.grid.races and (
-                shared.unfenced[touched].any()
+                shared.unfenced.first(some, 16) >= 0
                 or shared.written_by_others(some.reshape(-1), 16, np.repeat(lanes, some.shape[1])).any()
             ):
                 return False
@@ -431,11 +428,10 @@ class TensorWork:
             self.note(cell_access.READS, read, who, role=roles[1], known=self._known(lanes))
         if rows is not None:
             self.note(cell_access.WRITES, rows, who, role=roles[0], accumulator=number)
-        for touched in units:
-            tally(shared.source_reads, touched, 1)
+        for some in offsets:
+            frame.owned.sources.add(some, 16, 1)
         for at, lane in enumerate(lanes.tolist()):
             work = Work(step, lane, written[at], NONE if read is None else read[at])
-            work.units = [touched.reshape(len(lanes), -1)[at] for touched in units]
             work.offsets = [some[at] for some in offsets]
             self.flying.append(work)
         for earlier in before:
@@ -456,31 +452,30 @@ class TensorWork:
         frame, shared, lane, step = self.frame, self.frame.shared, work.lane, work.step
         lanes = np.full(len(offsets), lane)
         name = step.bound.spelling.split(".")[1]
-        frame.refuse_under_way(step, CHUNK, lanes, Place(shared, offsets), f"gives tcgen05.{name}")
-        units = shared.units(offsets, 16)
+        frame.owned.refuse_access(step, lanes, offsets, 16, f"gives tcgen05.{name}")
         if frame.grid.races:
             who = f"the tcgen05.{name} of {frame.who(lane)} reads shared memory at offset"
-            unknown = shared.unfenced[units].any(axis=1)
-            for bad, words in (
-                (
-                    shared.written_by_others(offsets, 16, lanes),
-                    "another thread wrote, and no barrier",
-                ),
-                (unknown, "a thread wrote, and no fence.proxy.async"),
+            racing = np.flatnonzero(shared.written_by_others(offsets, 16, lanes))
+            for first, words in (
+                (int(racing[0]) if len(racing) else -1, "another thread wrote, and no barrier"),
+                (shared.unfenced.first(offsets, 16), "a thread wrote, and no fence.proxy.async"),
             ):
-                if bad.any():
-                    at = int(offsets[np.flatnonzero(bad)[0]]) % shared.size
+                if first >= 0:
+                    at = int(offsets[first]) % shared.size
                     raise self._fault(step, f"{'race: ' * ('bar' in words)}{who} {at}, which {words} lies between")
-        tally(shared.source_reads, units, 1)
-        work.units.append(units.reshape(-1))
+        frame.owned.sources.add(offsets, 16, 1)
         work.offsets.append(offsets)
         if frame.observer is not None:
             frame.observer.tensor_reads(step, lane, work.written, offsets)
 
+    def writer(self, units: Array) -> str:
+        """See `Owner`: no operation of tensor cores writes shared memory."""
+        return ""
+
     def reader(self, units: Array) -> str:
-        """A description of the operation that still reads some units of shared memory; "" if there is none."""
+        """See `Owner`."""
         for one in self.flying:
-            if any(np.isin(u, units).any() for u in one.units):
+            if any(np.isin(self.frame.shared.units(o, 16), units).any() for o in one.offsets):
                 return f"the {one.step.bound.spelling} in line {self.line(one.step)} still reads{self._missing(one)}"
         return ""
 
@@ -521,12 +516,12 @@ class TensorWork:
             memory.note_write(work.written, who, now)
             memory.being_read[work.read] -= 1
             memory.note_read(work.read, who, now, now)
-        units = [some for work in works for some in work.units]
-        if not units:
+        parts = [some for work in works for some in work.offsets]
+        if not parts:
             return
-        tally(frame.shared.source_reads, np.concatenate(units), -1)
+        offsets = np.concatenate(parts)
+        frame.owned.sources.add(offsets, 16, -1)
         if frame.grid.races:
-            offsets = np.concatenate([some for work in works for some in work.offsets])
             lanes = np.full(len(offsets), lane)
             frame.shared.note_finished_read(offsets, 16, lanes, self._agent(lane))
 

@@ -23,7 +23,6 @@ import numpy as np
 from ptxdiff.emulator.binding.program import Program, Step
 from ptxdiff.emulator.errors import ExecutionError, MemoryFault
 from ptxdiff.emulator.kernel.in_flight import Groups, MemoryFrame, line_of
-from ptxdiff.emulator.kernel.memory.space import CHUNK, Access, Place, tally
 from ptxdiff.emulator.numeric.vectorise import Array
 
 
@@ -31,15 +30,14 @@ from ptxdiff.emulator.numeric.vectorise import Array
 class Promise:
     """Products of one step before their wait: their warpgroups, the wgmma group of each, and what they own.
 
-    accumulators: how many registers of the step belong to d. `units`: units of shared memory, a row for each warpgroup.
-    `offsets`: the same as offsets of 16-byte chunks.
+    accumulators: how many registers of the step belong to d. `offsets`: of each matrix in shared memory, the offsets of
+    its 16-byte chunks, a row for each warpgroup.
     """
 
     step: Step
     groups: Array
     number: Array
     accumulators: int
-    units: list[Array] = field(default_factory=list)
     offsets: list[Array] = field(default_factory=list)
     copies: set[int] = field(default_factory=set)
     renamed: dict[int, set[int]] = field(default_factory=dict)
@@ -198,10 +196,9 @@ class Promises:
         frame, shared = self.frame, self.frame.shared
         flat = offsets.reshape(-1)
         lanes = np.repeat(promise.groups * 128, offsets.shape[1])
-        frame.refuse_under_way(step, CHUNK, lanes, Place(shared, flat), "gives wgmma")
-        units = shared.units(flat, 16)
+        frame.owned.refuse_access(step, lanes, flat, 16, "gives wgmma")
         if frame.grid.races:
-            self._refuse_unfenced(step, lanes, flat, units)
+            self._refuse_unfenced(step, lanes, flat)
             # Where all four warps know the same, the second finds what the first one wrote, and one check finds both.
             order, of_warps = frame.order, promise.groups[:, None] * 128 + 32 * np.arange(4)
             known = order.row[of_warps], order.block_time[of_warps]
@@ -215,14 +212,12 @@ class Promises:
                     text = f"race: the wgmma of {frame.who(int(some[at]))} reads shared memory at offset "
                     text += f"{int(flat[at]) % shared.size}, which another thread wrote, and no barrier lies between"
                     raise frame.fault(MemoryFault, step, text)
-        tally(shared.source_reads, units, 1)
-        promise.units.append(units.reshape(len(promise.groups), -1))
+        frame.owned.sources.add(offsets, 16, 1)
         promise.offsets.append(offsets)
 
-    def _refuse_unfenced(self, step: Step, lanes: Array, flat: Array, units: Array) -> None:
-        bad = self.frame.shared.unfenced[units].any(axis=1)
-        if bad.any():
-            at = int(np.flatnonzero(bad)[0])
+    def _refuse_unfenced(self, step: Step, lanes: Array, flat: Array) -> None:
+        at = self.frame.shared.unfenced.first(flat, 16)
+        if at >= 0:
             text = f"the wgmma of {self.frame.who(int(lanes[at]))} reads shared memory at offset "
             text += (
                 f"{int(flat[at]) % self.frame.shared.size}, which a thread wrote, and no fence.proxy.async lies between"
@@ -244,23 +239,18 @@ class Promises:
             text = f"the descriptor of {name} reads shared memory at offset {int(offsets.reshape(-1)[at])} {reads}; "
             raise self.frame.fault(MemoryFault, step, text + f"a tensor map wrote it {wrote}")
 
-    def refuse_write(self, step: Step, access: Access, lanes: Array, place: Place) -> None:
-        """Raise MemoryFault if lanes write to bytes that a product or a bulk copy may still read."""
-        shared = self.frame.shared
-        units = shared.units(place.offsets, access.size)
-        bad = (shared.source_reads[units] > 0).any(axis=1)
-        if not bad.any():
-            return
-        at = int(np.flatnonzero(bad)[0])
-        offset, lane = int(place.offsets[at]) % shared.size, int(lanes[at])
+    def writer(self, units: Array) -> str:
+        """See `Owner`: products write registers."""
+        return ""
+
+    def reader(self, units: Array) -> str:
+        """See `Owner`."""
         for promise in self.given:
             for number, group in enumerate(promise.groups.tolist()):
-                if any(np.isin(u[number], units[at]).any() for u in promise.units):
-                    text = f"race: {self.frame.who(lane)} writes to shared memory at offset {offset}, which the wgmma "
-                    text += f"in line {line_of(self.frame, promise.step)} still reads"
-                    raise self.frame.fault(MemoryFault, step, text + self._missing(promise, group))
-        text = f"race: {self.frame.who(lane)} writes to shared memory at offset {offset}, which "
-        raise self.frame.fault(MemoryFault, step, text + self.frame.reader(units[at]))
+                if any(np.isin(self.frame.shared.units(o[number], 16), units).any() for o in promise.offsets):
+                    text = f"the wgmma in line {line_of(self.frame, promise.step)} still reads"
+                    return text + self._missing(promise, group)
+        return ""
 
     # groups ----------------------------------------------------------------------------------------------
 
@@ -293,7 +283,6 @@ class Promises:
                 self._complete(promise, ready)
             if not ready.all():
                 promise.groups, promise.number = promise.groups[~ready], promise.number[~ready]
-                promise.units = [u[~ready] for u in promise.units]
                 promise.offsets = [o[~ready] for o in promise.offsets]
                 staying.append(promise)
         self.given = staying
@@ -301,9 +290,9 @@ class Promises:
 
     def _complete(self, promise: Promise, ready: Array) -> None:
         shared, order = self.frame.shared, self.frame.order
-        for units in promise.units:
-            tally(shared.source_reads, units[ready].reshape(-1), -1)
-        if not self.frame.grid.races or not promise.units:
+        for offsets in promise.offsets:
+            self.frame.owned.sources.add(offsets[ready], 16, -1)
+        if not self.frame.grid.races or not promise.offsets:
             return
         # Any thread of the warpgroup hands on that the products have read: CUTLASS lets one thread release a buffer.
         lanes = promise.groups[ready] * 128
