@@ -96,8 +96,10 @@ class Owned:
 
     def __init__(self, frame: MemoryFrame) -> None:
         self.frame = frame
-        self.destinations = UnitCounts(len(frame.shared.bytes), frame.shared.unit)
-        self.sources = UnitCounts(len(frame.shared.bytes), frame.shared.unit)
+        # Work owns 4 bytes or a multiple, so smaller accesses of threads need no smaller units.
+        self.destinations, self.sources = (
+            UnitCounts(len(frame.shared.bytes), max(frame.shared.unit, 4)) for _ in range(2)
+        )
         self.owners: tuple[Owner, ...] = ()
 
     def refuse_access(

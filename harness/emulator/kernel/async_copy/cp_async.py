@@ -156,9 +156,9 @@ class Copies:
 
     def _refuse_meeting(self, step: Step, access: Access, lanes: Array, place: Place, values: list[Array]) -> None:
         """Raise MemoryFault if another copy writes different data to the same bytes, and nothing orders the two."""
-        shared, found = self.frame.shared, np.full(1, -1)
+        shared, found, under_way = self.frame.shared, np.full(1, -1), self.frame.owned.destinations
         _meet(
-            self.frame.owned.destinations.marks, np.ascontiguousarray(place.offsets), shared.unit,
+            under_way.marks, np.ascontiguousarray(place.offsets), under_way.unit,
             np.ascontiguousarray(np.stack(values, axis=1), np.uint32), self._coming.view(np.uint32), found,
         )  # fmt: skip
         at = int(found[0])

@@ -18,6 +18,12 @@ def _add(marks: Array, offsets: Array, count: Any, unit: Any, by: Any) -> None:
     """Add `by` to the marks of `count` units from each offset on."""
     for i in range(len(offsets)):
         first = offsets[i] // unit
+        if count == 4:  # without a loop, twice as fast
+            marks[first] += by
+            marks[first + 1] += by
+            marks[first + 2] += by
+            marks[first + 3] += by
+            continue
         for at in range(first, first + count):
             marks[at] += by
 
@@ -34,6 +40,8 @@ def _first(marks: Array, offsets: Array, count: Any, unit: Any, found: Array) ->
     """Set found[0] to the number of the first offset from which on any of `count` units is marked."""
     for i in range(len(offsets)):
         first = offsets[i] // unit
+        if count == 4 and marks[first] | marks[first + 1] | marks[first + 2] | marks[first + 3] == 0:
+            continue
         for at in range(first, first + count):
             if marks[at] != 0:
                 found[0] = i

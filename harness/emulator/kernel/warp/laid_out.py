@@ -46,21 +46,26 @@ def _gather_code(
                     codes[to + tile] = registers[row, first + 32 * tile] >> down & ones
 
 
-def _scatter_code(codes: Array, place: Array, each: Any, width: Any, groups: Any, registers: Array) -> None:
-    """Set registers (registers x lanes) from codes (groups x positions x 16 tiles).
+def _scatter_code(codes: Array, place: Array, each: Any, width: Any, tiles: Any, registers: Array) -> None:
+    """Set registers (registers x lanes) from codes: groups x positions x `tiles`.
 
     place: for each register, lane and element in it (`each`), the position.
     """
-    positions = len(codes) // (groups * 16)
-    for group in range(groups):
+    positions = registers.shape[0] * 32 * each
+    for group in range(registers.shape[1] // (32 * tiles)):
         for row in range(registers.shape[0]):
-            for tile in range(16):
+            for tile in range(tiles):
+                if each == 1:  # a loop of its own, which is five times as fast
+                    for lane in range(32):
+                        at = group * positions + place[row * 32 + lane]
+                        registers[row, (group * tiles + tile) * 32 + lane] = codes[at * tiles + tile]
+                    continue
                 for lane in range(32):
                     word = 0
                     for part in range(each):
                         at = place[(row * 32 + lane) * each + part]
-                        word |= codes[(group * positions + at) * 16 + tile] << (part * width)
-                    registers[row, group * 512 + tile * 32 + lane] = word
+                        word |= codes[(group * positions + at) * tiles + tile] << (part * width)
+                    registers[row, (group * tiles + tile) * 32 + lane] = word
 
 
 def _kinds_of_gather(t: Any) -> tuple[Any, ...]:
@@ -122,9 +127,16 @@ class Layout:
 
     def scattered(self, codes: Array, lanes: int) -> list[Array]:
         """The registers of all warps that hold codes: groups x rows x columns x tiles."""
-        groups = len(codes)
-        whole = np.empty((self.count, groups * 32 * TILES), np.uint32)
-        _scatter(codes.reshape(-1), self.place, self.each, self.width, groups, whole)
+        return self._in_registers(codes, TILES, lanes)
+
+    def of_tiles(self, codes: Array, lanes: int) -> list[Array]:
+        """The registers of all warps that hold codes: warps x rows x columns."""
+        return self._in_registers(codes, 1, lanes)
+
+    def _in_registers(self, codes: Array, tiles: int, lanes: int) -> list[Array]:
+        whole = np.empty((self.count, len(codes) * 32 * tiles), np.uint32)
+        words = np.ascontiguousarray(codes.reshape(-1), np.uint32)
+        _scatter(words, self.place, self.each, self.width, tiles, whole)
         return [row[:lanes] for row in whole]
 
 

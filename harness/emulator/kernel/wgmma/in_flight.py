@@ -15,6 +15,7 @@ register, so the emulator allows it, and the product no longer owns the register
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -51,6 +52,15 @@ class Promise:
     def inputs(self) -> frozenset[int]:
         """The register slots of a's elements."""
         return elements_of_a(self.step, self.accumulators)
+
+    @property
+    def slots(self) -> Set[int]:
+        """The slots of all registers that the products own."""
+        return self._registers | self.copies if self.copies else self._registers
+
+    @cached_property
+    def _registers(self) -> frozenset[int]:
+        return self.inputs.union(self.results)
 
     def owners(self, slot: int) -> Array:
         """The warpgroups that still own the register: they have not written a new value to it (allowed for a's
@@ -92,7 +102,8 @@ class Promises:
         self.groups = Groups(-(-frame.lanes // 128))
         self._fenced = np.zeros(len(self.groups.closed), np.bool_)
         self._touched: dict[int, Array] = {}
-        self._busy: dict[int, list[Promise]] = {}
+        self._owned: set[int] = set()
+        """The slots of all registers that products own."""
 
     # registers -------------------------------------------------------------------------------------------
 
@@ -100,7 +111,7 @@ class Promises:
         """Called before every other step. Raises ExecutionError if it accesses a register that a product owns."""
         if step.kind == "wgmma":
             return
-        if self._busy:
+        if self._owned:
             read = [r.slot for r in step.sources]
             if step.guard >= 0:
                 read.append(step.guard)
@@ -121,7 +132,7 @@ class Promises:
                     elif writer.slot not in promise.copies:
                         raise self._refusal(step, promise, writer.slot, active, "writes")
             if copied:
-                self._listed()
+                self._list()
         for writer in step.destinations:
             if writer.slot in self.slots:
                 old = self._touched.get(writer.slot)
@@ -129,10 +140,9 @@ class Promises:
 
     def _of(self, slot: int, groups: Array) -> list[Promise]:
         """The products that own a register of some of the warpgroups (a mask)."""
-        found = self._busy.get(slot)
-        if not found:
+        if slot not in self._owned:
             return []
-        return [p for p in found if groups[p.owners(slot)].any()]
+        return [p for p in self.given if slot in p.slots and groups[p.owners(slot)].any()]
 
     def _refusal(self, step: Step, promise: Promise, slot: int, active: Array, verb: str) -> ExecutionError:
         group = next(int(g) for g in promise.owners(slot) if active.reshape(-1, 128)[g].any())
@@ -160,15 +170,16 @@ class Promises:
         issuing = np.zeros(len(self.groups.closed), np.bool_)
         issuing[groups] = True
         active = np.repeat(issuing, 128)[: frame.lanes]
-        kept = {id(p): self._keeps(p, step, results, inputs) for p in self.given}
-        for slot in (*results, *inputs):
-            touched = self._touched.get(slot)
-            if touched is not None and (touched & active).any():
-                lane = int(np.flatnonzero(touched & active)[0])
+        slots = {*results, *inputs}
+        for slot in sorted(slots & self._touched.keys()):
+            touched = self._touched[slot] & active
+            if touched.any():
+                lane = int(np.flatnonzero(touched)[0])
                 text = f"{frame.who(lane)} wrote {frame.program.registers[slot].name}, which this wgmma takes, and no "
                 raise frame.fault(ExecutionError, step, text + "wgmma.fence lies between")
-            for promise in self._busy.get(slot, ()):
-                if slot not in kept[id(promise)] and issuing[promise.owners(slot)].any():
+        for promise in self.given:
+            for slot in sorted((slots & promise.slots) - self._keeps(promise, step, results, inputs)):
+                if issuing[promise.owners(slot)].any():
                     raise self._refusal(step, promise, slot, active, "gives wgmma")
 
     def _keeps(
@@ -257,16 +268,10 @@ class Promises:
     def give(self, promise: Promise) -> None:
         """Record that a product has been issued."""
         self.given.append(promise)
-        self._list(promise)
+        self._owned |= promise.slots
 
-    def _listed(self) -> None:
-        self._busy = {}
-        for promise in self.given:
-            self._list(promise)
-
-    def _list(self, promise: Promise) -> None:
-        for slot in {*promise.results, *promise.inputs, *promise.copies}:
-            self._busy.setdefault(slot, []).append(promise)
+    def _list(self) -> None:
+        self._owned = set().union(*(promise.slots for promise in self.given))
 
     def commit(self, groups: Array) -> None:
         """Close the group of each warpgroup's products since its last one."""
@@ -286,7 +291,7 @@ class Promises:
                 promise.offsets = [o[~ready] for o in promise.offsets]
                 staying.append(promise)
         self.given = staying
-        self._listed()
+        self._list()
 
     def _complete(self, promise: Promise, ready: Array) -> None:
         shared, order = self.frame.shared, self.frame.order
