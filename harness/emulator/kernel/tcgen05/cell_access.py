@@ -79,31 +79,43 @@ def _note(
     or the tensor cores for a thread (`finished`, a row of threads for each row of cells).
     """
     for i in range(cells.shape[0]):
-        for j in range(cells.shape[1]):
-            at = cells[i, j]
-            if (kind == 0 or kind == 2) and fences != 0:
-                unfenced[at] = 1
-            if kind == 0:
-                storing[at] = who[i] + 1
-            elif kind == 1:
-                storing[at] = 0
-            elif kind == 2:
-                loading[at] += 1
-            elif kind == 3:
-                loading[at] -= 1
-            elif kind == 4:
+        # A loop for each kind, as most of the time of a single one went to its branches.
+        if kind == 0:
+            for j in range(cells.shape[1]):
+                storing[cells[i, j]] = who[i] + 1
+        elif kind == 1:
+            for j in range(cells.shape[1]):
+                storing[cells[i, j]] = 0
+        elif kind == 2:
+            for j in range(cells.shape[1]):
+                loading[cells[i, j]] += 1
+        elif kind == 3:
+            for j in range(cells.shape[1]):
+                loading[cells[i, j]] -= 1
+        elif kind == 4:
+            for j in range(cells.shape[1]):
+                at = cells[i, j]
                 busy[at] += 1
                 roles[at], accumulators[at] = role, number
-            elif kind == 5:
-                busy[at] -= 1
-            elif kind == 6:
-                being_read[at] += 1
-                roles[at] = role
-            else:
-                being_read[at] -= 1
-            if kind == 0 or kind == 1 or kind == 4 or kind == 5:
-                writer[at], written[at] = who[i], now
-                continue
+        elif kind == 5:
+            for j in range(cells.shape[1]):
+                busy[cells[i, j]] -= 1
+        elif kind == 6:
+            for j in range(cells.shape[1]):
+                being_read[cells[i, j]] += 1
+                roles[cells[i, j]] = role
+        else:
+            for j in range(cells.shape[1]):
+                being_read[cells[i, j]] -= 1
+        if (kind == 0 or kind == 2) and fences != 0:
+            for j in range(cells.shape[1]):
+                unfenced[cells[i, j]] = 1
+        if kind == 0 or kind == 1 or kind == 4 or kind == 5:
+            for j in range(cells.shape[1]):
+                writer[cells[i, j]], written[cells[i, j]] = who[i], now
+            continue
+        for j in range(cells.shape[1]):
+            at = cells[i, j]
             old, known = reader[at], since[i]
             if kind == 6 and old != -1:
                 if old == -2:

@@ -494,36 +494,58 @@ class TensorWork:
     def land(self) -> bool:
         """Complete all commits and report to their mbarriers; returns whether there were any."""
         commits, self.commits = self.commits, []
-        for one in commits:
-            self._complete([w for w in self.flying if w.barrier == one.barrier and w.lane == one.lane], one.lane)
-            self._arrive(one)
+        left = commits
+        while left:
+            # Those of different blocks, which order nothing of each other, at once. What an operation of a block did is
+            # recorded before its commit arrives and after the block's earlier commits have.
+            at_once: dict[int, Committed] = {}
+            for one in left:
+                at_once.setdefault(int(self.frame.block[one.lane]) if self.fast else 0, one)
+            left = [one for one in left if all(one is not other for other in at_once.values())]
+            self._complete(list(at_once.values()))
+            for one in at_once.values():
+                self._arrive(one)
         return bool(commits)
 
-    def _complete(self, works: list[Work], lane: int) -> None:
-        """Complete operations of a lane's thread."""
-        memory, frame, over = self.memory, self.frame, {id(work) for work in works}
-        self.flying = [work for work in self.flying if id(work) not in over]
-        who, now = self._cores(lane), frame.order.clock
-        for work in works:
-            if self.fast:
-                one, since = np.array([who]), np.array([now])
-                if len(work.written):
-                    self.note(cell_access.WROTE, work.written[None], one)
-                if len(work.read):
-                    self.note(cell_access.HAS_READ, work.read[None], one, since)
-                continue
+    def _complete(self, commits: list[Committed]) -> None:
+        """Complete the operations that threads have committed."""
+        memory, frame = self.memory, self.frame
+        committed = {(one.lane, one.barrier) for one in commits}
+        works: list[Work] = []
+        staying: list[Work] = []
+        for work in self.flying:
+            (works if (work.lane, work.barrier) in committed else staying).append(work)
+        self.flying, now = staying, frame.order.clock
+        if self.fast:
+            self._note_ends(cell_access.WROTE, [(work.lane, work.written) for work in works])
+            self._note_ends(cell_access.HAS_READ, [(work.lane, work.read) for work in works])
+        for work in () if self.fast else works:
+            who = self._cores(work.lane)
             memory.busy[work.written] -= 1
             memory.note_write(work.written, who, now)
             memory.being_read[work.read] -= 1
             memory.note_read(work.read, who, now, now)
-        parts = [some for work in works for some in work.offsets]
-        if not parts:
-            return
-        offsets = np.concatenate(parts)
-        frame.owned.sources.add(offsets, 16, -1)
-        if frame.grid.races:
-            lanes = np.full(len(offsets), lane)
-            frame.shared.note_finished_read(offsets, 16, lanes, self._agent(lane))
+        agents = {work.lane: self._agent(work.lane) for work in works}
+        for agent in dict.fromkeys(agents.values()):
+            parts = [(work.lane, some) for work in works if agents[work.lane] == agent for some in work.offsets]
+            if not parts:
+                continue
+            offsets = np.concatenate([some for _, some in parts])
+            frame.owned.sources.add(offsets, 16, -1)
+            if frame.grid.races:
+                lanes = np.repeat([lane for lane, _ in parts], [len(some) for _, some in parts])
+                frame.shared.note_finished_read(offsets, 16, lanes, agent)
+
+    def _note_ends(self, kind: int, ended: list[tuple[int, Array]]) -> None:
+        """Record that operations of lanes have ended accesses to cells, in compiled code."""
+        by_size: dict[int, list[tuple[int, Array]]] = {}
+        for lane, cells in ended:
+            by_size.setdefault(len(cells), []).append((lane, cells))
+        by_size.pop(0, None)
+        for some in by_size.values():
+            who = np.array([self._cores(lane) for lane, _ in some])
+            since = np.full(len(some), self.frame.order.clock)
+            self.note(kind, np.stack([cells for _, cells in some]), who, since)
 
     def _agent(self, lane: int) -> int:
         """The member that stands for the operations of a lane's thread, once they are complete."""
