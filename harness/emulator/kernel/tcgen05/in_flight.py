@@ -12,6 +12,7 @@ from ptxdiff.emulator.errors import ExecutionError, MemoryFault
 from ptxdiff.emulator.kernel import in_flight
 from ptxdiff.emulator.kernel.in_flight import MemoryFrame, barrier_of, count_arrival, line_of
 from ptxdiff.emulator.kernel.tcgen05 import cell_access
+from ptxdiff.emulator.kernel.tcgen05.cell_access import Rows
 from ptxdiff.emulator.kernel.tcgen05.memory import CELLS, COLUMNS, CORES, SEVERAL, TensorMemory
 from ptxdiff.emulator.numeric.vectorise import Array
 from ptxdiff.extras import installed
@@ -112,6 +113,8 @@ class TensorWork:
         self.collectors: dict[tuple[int, str], tuple[str, Array, int]] = {}
         self.fast = frame.grid.cluster_size == 1 and frame.order.team == frame.grid.threads and installed("numba")
         """Whether accesses are checked and recorded in compiled code (`cell_access`)."""
+        if self.fences or not self.fast:  # fences are recorded by cell, and so are accesses without compiled code
+            self.memory.split[:] = 1
 
     # words -----------------------------------------------------------------------------------------------
 
@@ -140,15 +143,16 @@ class TensorWork:
     def refuse(self, step: Step, lane: int, cells: Array, verb: str, *, writes: bool, cores: bool) -> None:
         """Raise MemoryFault for an invalid access to cells. cores: the tensor cores access them for the lane's
         thread."""
-        if not self.suspect(np.array([lane]), cells[None], writes=writes, cores=cores):
+        if self.fast and not self.suspect(np.array([lane]), Rows.of(cells[None]), writes=writes, cores=cores):
             return
+        self.memory.spread_out(cells)
         self._refuse_free(step, lane, cells, verb)
         self._refuse_under_way(step, lane, cells, verb, writes, cores)
         if self.frame.grid.races:
             self._refuse_races(step, lane, cells, verb, writes, cores)
 
     def suspect(
-        self, lanes: Array, cells: Array, *, writes: bool, cores: bool, role: int = 0, accumulator: int = 0
+        self, lanes: Array, cells: Rows, *, writes: bool, cores: bool, role: int = 0, accumulator: int = 0
     ) -> bool:  # fmt: skip
         """Whether accesses may be wrong: `refuse` and, for a role, `_refuse_unordered` then decide.
 
@@ -162,7 +166,7 @@ class TensorWork:
         after = self.after[lanes] if self.fences else np.zeros(len(lanes), np.int64)
         answer = np.zeros(1, np.uint8)
         cell_access.suspect(
-            np.ascontiguousarray(cells), mine, who, mine if cores else np.zeros(len(lanes), np.int64),
+            cells.first, cells.whole, mine, who, mine if cores else np.zeros(len(lanes), np.int64),
             np.zeros(len(lanes), np.int64) if cores else who + 1, order.block_time[lanes], order.row[lanes], after,
             order.rows, self._agents_by_member(), _AFTER_FLAT, CORES, writes, frame.grid.races, self.fences, role,
             accumulator, memory.open.view(np.uint8).reshape(-1), *memory.records, answer,
@@ -177,13 +181,13 @@ class TensorWork:
         return found
 
     def note(
-        self, kind: int, cells: Array, who: Array, since: Array | None = None, role: int = 0, accumulator: int = 0,
+        self, kind: int, cells: Rows, who: Array, since: Array | None = None, role: int = 0, accumulator: int = 0,
         known: tuple[Array, Array, Array] | None = None,
     ) -> None:  # fmt: skip
         """Record accesses of a kind of `cell_access`, a row of cells for each accessor."""
         several, warps, finished = known or (NONE, _NO_TABLE, _NO_TABLE)
         cell_access.note(
-            kind, np.ascontiguousarray(cells), who, np.zeros(len(who), np.int64) if since is None else since,
+            kind, cells.first, cells.whole, who, np.zeros(len(who), np.int64) if since is None else since,
             self.frame.order.clock, role, accumulator, self.fences, several, warps, finished, CORES,
             *self.memory.records,
         )  # fmt: skip
@@ -379,13 +383,13 @@ class TensorWork:
         for cells, role, writes in ((written, roles[0], True), (read, roles[1], False)):
             if not len(cells) or (writes and before is not None):
                 continue
-            if self.suspect(lanes, cells[None], writes=writes, cores=True, role=role, accumulator=number):
+            if self.suspect(lanes, Rows.of(cells[None]), writes=writes, cores=True, role=role, accumulator=number):
                 self.refuse(step, lane, cells, f"gives tcgen05.{name}", writes=writes, cores=True)
                 self._refuse_unordered(step, lane, cells, role, number)
         if len(read):
-            self.note(cell_access.READS, read[None], who, role=roles[1], known=self._known(lanes))
+            self.note(cell_access.READS, Rows.of(read[None]), who, role=roles[1], known=self._known(lanes))
         if before is None:
-            self.note(cell_access.WRITES, written[None], who, role=roles[0], accumulator=number)
+            self.note(cell_access.WRITES, Rows.of(written[None]), who, role=roles[0], accumulator=number)
         else:
             before.written = NONE
         found = Work(step, lane, written, read)
@@ -409,8 +413,9 @@ class TensorWork:
         before = [latest.get((id(cells), lane)) for cells, lane in zip(written, lanes.tolist(), strict=True)]
         if None in before and any(before):
             return False
-        rows = np.stack(written) if None in before else None
-        for cells, role, writes in ((rows, roles[0], True), (read, roles[1], False)):
+        rows = Rows.of(np.stack(written)) if None in before else None
+        of_a = None if read is None else Rows.of(read)
+        for cells, role, writes in ((rows, roles[0], True), (of_a, roles[1], False)):
             if cells is not None and self.suspect(
                 lanes, cells, writes=writes, cores=True, role=role, accumulator=number
             ):
@@ -424,8 +429,8 @@ class TensorWork:
             ):
                 return False
         who = CORES + frame.order.members(lanes)
-        if read is not None:
-            self.note(cell_access.READS, read, who, role=roles[1], known=self._known(lanes))
+        if of_a is not None:
+            self.note(cell_access.READS, of_a, who, role=roles[1], known=self._known(lanes))
         if rows is not None:
             self.note(cell_access.WRITES, rows, who, role=roles[0], accumulator=number)
         for some in offsets:
@@ -441,6 +446,7 @@ class TensorWork:
 
     def _refuse_unordered(self, step: Step, lane: int, cells: Array, role: int, accumulator: int) -> None:
         """Raise MemoryFault if earlier operations of the same thread on the cells need not be over before this one."""
+        self.memory.spread_out(cells)
         bad = unordered(self.memory, cells, role, accumulator)
         if bad.any():
             name = step.bound.spelling.split(".")[1]
@@ -545,7 +551,7 @@ class TensorWork:
         for some in by_size.values():
             who = np.array([self._cores(lane) for lane, _ in some])
             since = np.full(len(some), self.frame.order.clock)
-            self.note(kind, np.stack([cells for _, cells in some]), who, since)
+            self.note(kind, Rows.of(np.stack([cells for _, cells in some])), who, since)
 
     def _agent(self, lane: int) -> int:
         """The member that stands for the operations of a lane's thread, once they are complete."""
@@ -593,11 +599,18 @@ class TensorWork:
 
 @dataclass
 class Unwaited:
-    """Loads or stores of warps (numbered over all blocks) before their wait, and a row of cells for each."""
+    """Loads or stores of warps (numbered over all blocks) before their wait, and a row of cells for each. `rows`: the
+    same for compiled code; None without it."""
 
     warps: Array
     cells: Array
     stores: bool
+    rows: Rows | None
+
+    def some(self, chosen: Array) -> Unwaited:
+        """Those of some of the warps."""
+        rows = self.rows and self.rows.some(chosen)
+        return Unwaited(self.warps[chosen], self.cells[chosen], self.stores, rows)
 
 
 class TensorWaits:
@@ -608,15 +621,16 @@ class TensorWaits:
         self.work = work
         self.unwaited: list[Unwaited] = []
 
-    def accessed(self, warps: Array, cells: Array, stores: bool) -> None:
-        """Record loads or stores of cells, a row for each warp, as under way."""
+    def accessed(self, warps: Array, cells: Array, stores: bool, rows: Rows | None = None) -> None:
+        """Record loads or stores of cells, a row for each warp, as under way. rows: the same for compiled code."""
         if self.work.fast:
-            self.work.note(cell_access.STORES if stores else cell_access.LOADS, cells, *self._by(warps))
+            rows = rows or Rows.of(cells)
+            self.work.note(cell_access.STORES if stores else cell_access.LOADS, rows, *self._by(warps))
         else:
             for warp, some in zip(warps.tolist(), cells, strict=True):
                 self._note(warp, some, stores, begins=True)
-        self.unwaited.append(Unwaited(warps, cells, stores))
-        for warp, some in zip(warps.tolist(), cells, strict=True):
+        self.unwaited.append(Unwaited(warps, cells, stores, rows))
+        for warp, some in zip(warps.tolist(), cells, strict=True) if self.work.fences else ():
             self.work.touch(warp * 32, some)
 
     def _by(self, warps: Array) -> tuple[Array, Array]:
@@ -640,13 +654,14 @@ class TensorWaits:
         for one in self.unwaited:
             mine = np.isin(one.warps, warps) if one.stores == stores else np.zeros(len(one.warps), np.bool_)
             if not mine.all():
-                waiting.append(Unwaited(one.warps[~mine], one.cells[~mine], one.stores) if mine.any() else one)
+                waiting.append(one.some(~mine) if mine.any() else one)
             if not mine.any():
                 continue
-            some, cells = one.warps[mine], one.cells[mine]
-            if self.work.fast:
-                self.work.note(cell_access.STORED if stores else cell_access.LOADED, cells, *self._by(some))
+            over = one if mine.all() else one.some(mine)
+            if over.rows is not None:
+                kind = cell_access.STORED if stores else cell_access.LOADED
+                self.work.note(kind, over.rows, *self._by(over.warps))
                 continue
-            for warp, row in zip(some.tolist(), cells, strict=True):
+            for warp, row in zip(over.warps.tolist(), over.cells, strict=True):
                 self._note(warp, row, stores, begins=False)
         self.unwaited = waiting

@@ -19,6 +19,7 @@ from ptxdiff.emulator.kernel.builder import KernelBuilder
 from ptxdiff.emulator.kernel.frame import KernelFrame
 from ptxdiff.emulator.kernel.memory.access import address, elements
 from ptxdiff.emulator.kernel.tcgen05.allocation import same
+from ptxdiff.emulator.kernel.tcgen05.cell_access import Rows
 from ptxdiff.emulator.kernel.tcgen05.memory import CELLS, COLUMNS, cell
 from ptxdiff.emulator.kernel.warp.matrices import active_warps
 from ptxdiff.emulator.machine.operations import runs
@@ -140,8 +141,9 @@ def _touch(frame: KernelFrame, step: Step, cells: Array, warps: Array, stores: b
     # accesses of those before it.
     quarters = warps * 32 // frame.grid.threads * 4 + frame.thread[warps * 32] // 32 % 4
     apart = len(np.unique(quarters)) == len(warps)
-    if apart and not frame.tensor.suspect(warps * 32, along, writes=stores, cores=False):
-        frame.tensor_waits.accessed(warps, along, stores)
+    rows = Rows.of(along) if frame.tensor.fast else None
+    if apart and rows is not None and not frame.tensor.suspect(warps * 32, rows, writes=stores, cores=False):
+        frame.tensor_waits.accessed(warps, along, stores, rows)
         return
     for number, warp in enumerate(warps.tolist()):
         frame.tensor.refuse(step, warp * 32, flat[number], verb, writes=stores, cores=False)

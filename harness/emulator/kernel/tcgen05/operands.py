@@ -263,6 +263,7 @@ def cells(
 def refuse_unwritten(frame: KernelFrame, step: Step, lane: int, some: Array, name: str) -> None:
     """Raise MemoryFault if an operand lies in cells that were never written."""
     memory = frame.tensor.memory
+    memory.spread_out(some)
     bad = (memory.writer[some] == -1) & (memory.undefined[some] == 0xFFFFFFFF)
     if bad.any():
         number = int(some.reshape(-1)[np.flatnonzero(bad.reshape(-1))[0]])

@@ -14,6 +14,7 @@ from ptxdiff.emulator.kernel import run
 from ptxdiff.emulator.kernel.frame import KernelFrame
 from ptxdiff.emulator.kernel.grid import KernelGrid
 from ptxdiff.emulator.kernel.tcgen05 import products
+from ptxdiff.emulator.kernel.tcgen05.cell_access import Rows
 from ptxdiff.emulator.kernel.tcgen05.in_flight import TensorWork
 from ptxdiff.emulator.limits import Deadline
 from tests.emulator.kernel.tcgen05 import test_products
@@ -156,6 +157,7 @@ def test_compiled_checks_suspect_all_that_the_checks_refuse(monkeypatch: pytest.
         frame = KernelFrame(grid, 0, 2)
         tensor, memory, order = frame.tensor, frame.tensor.memory, frame.order
         tensor.fast = False
+        memory.split[:] = 1  # the records below are by cell
         memory.open[:, :8] = True
         for _ in range(int(rng.integers(0, 4))):
             order.tick()
@@ -190,7 +192,7 @@ def test_compiled_checks_suspect_all_that_the_checks_refuse(monkeypatch: pytest.
         except PtxError:
             wrong = True
         tensor.fast = True
-        suspect = tensor.suspect(np.array([lane]), cells[None], writes=bool(writes), cores=bool(cores))
+        suspect = tensor.suspect(np.array([lane]), Rows.of(cells[None]), writes=bool(writes), cores=bool(cores))
         assert suspect or not wrong, trial
         refused, passed = refused + wrong, passed + (not suspect)
     assert refused > 60
