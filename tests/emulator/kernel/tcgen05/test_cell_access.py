@@ -16,7 +16,7 @@ def block_of_cells(rng: np.random.Generator) -> np.ndarray:
     """Rows of cells of two blocks: whole strips by lane or by column, some lanes of strips, or a single cell."""
     columns = np.arange(int(rng.integers(1, 4))) + int(rng.integers(4))
     quarter = 32 * int(rng.integers(4))
-    match rng.integers(5):
+    match rng.integers(7):
         case 0:
             found = cell(quarter + np.arange(32)[:, None], columns)
         case 1:
@@ -25,6 +25,11 @@ def block_of_cells(rng: np.random.Generator) -> np.ndarray:
             found = cell(quarter + 16 + np.arange(16)[:, None], columns)
         case 3:
             found = cell(quarter + np.arange(32)[:, None] ^ 1, columns)  # whole strips, and not in order
+        case 4:
+            some = [0, 1, 3, *[2] * 29]  # as many cells as a strip has, and not all of them
+            found = cell(quarter + np.array(some)[:, None], columns)
+        case 5:
+            found = cell(16 + np.arange(32)[:, None], columns)  # of two strips
         case _:
             found = cell(quarter + rng.integers(0, 32, (1, 1)), columns[:1])
     return np.stack([found.reshape(-1), CELLS + found.reshape(-1)])
