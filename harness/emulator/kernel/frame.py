@@ -27,6 +27,7 @@ from ptxdiff.emulator.kernel.memory.space import (
     gather,
     rows,
     scatter,
+    taken_rows,
 )
 from ptxdiff.emulator.kernel.tcgen05.in_flight import TensorWaits, TensorWork
 from ptxdiff.emulator.kernel.warp.laid_out import Fragments
@@ -251,9 +252,9 @@ class KernelFrame(MemoryFrame):
         values = gather(region.bytes, place.offsets, access.width, access.count)
         masks: list[Array | None] = [None] * access.count
         if region.undefined is not None:
-            masks = [
-                m if m.any() else None for m in gather(region.undefined, place.offsets, access.width, access.count)
-            ]
+            taken = taken_rows(region.undefined, place.offsets, access.width, access.count)
+            if taken.any():
+                masks = [m if m.any() else None for m in np.ascontiguousarray(taken.T)]
         if self.grid.races:
             if self.between is not None and isinstance(region, Buffer):
                 values = self.between.read(step, access, lanes, place, values)

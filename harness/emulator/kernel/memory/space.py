@@ -468,9 +468,14 @@ def rows(data: Array, width: int, count: int) -> Array:
     return data[: len(data) // size * size].view(kind).reshape(-1, count)
 
 
+def taken_rows(data: Array, offsets: Array, width: int, count: int) -> Array:
+    """As `gather`, a row for each offset."""
+    return rows(data, width, count).take(offsets // (width // 8 * count), axis=0)
+
+
 def gather(data: Array, offsets: Array, width: int, count: int) -> list[Array]:
     """`count` neighbouring values of `width` bits at each byte offset; offsets are multiples of their size."""
-    taken = rows(data, width, count).take(offsets // (width // 8 * count), axis=0)
+    taken = taken_rows(data, offsets, width, count)
     return [np.ascontiguousarray(taken[:, i]) for i in range(count)]
 
 
