@@ -183,7 +183,7 @@ def note_read(frame: ThreadFrame, step: Step, access: Access, lanes: Array, plac
     lanes = np.ascontiguousarray(lanes, np.int64)
     me = frame.number[lanes][:, None]
     since = frame.order.block_time[lanes][:, None]
-    if shadow.written and not _clear(frame, shadow, shadow.writers, access, lanes, place.offsets, _NONE):
+    if shadow.writers is not None and not _clear(frame, shadow, shadow.writers, access, lanes, place.offsets, _NONE):
         entry = shadow.writers[shadow.units(place.offsets, access.size)]
         bad = _unordered(frame, entry, me, since, lanes) & (entry >> _THREAD != me)
         _refuse(frame, step, lanes, place, buffer, entry, bad, "reads", "wrote")
@@ -197,12 +197,15 @@ def note_read(frame: ThreadFrame, step: Step, access: Access, lanes: Array, plac
     _judge(frame, step, shared_access.STRONG_READ if strong else shared_access.PLAIN_READ, access, lanes, place, buffer)
     if strong:
         if shadow.strong_readers is None:
-            shadow.strong_readers = np.full(len(shadow.writers), -1, np.int64)
+            shadow.strong_readers = shadow.none()
         _note_last(frame, shadow.strong_readers, shadow.units(place.offsets, access.size), me, since)
         return
     threads, cluster = frame.grid.threads, frame.grid.threads * frame.grid.cluster_size
     blocks = _NONE if frame.grid.synchronises else _BLOCKS
     offsets, count, unit = _covered(shadow, place.offsets, access)
+    with frame.grid.lock:
+        if shadow.readers is None:
+            shadow.readers = shadow.none()
     _note_readers(
         shadow.readers, offsets, count, unit, lanes, frame.number, frame.order.block_time, threads, cluster, blocks,
         np.int64(frame.order.clock) & _TIME, np.empty(len(offsets) * count, np.int64),
@@ -212,7 +215,7 @@ def note_read(frame: ThreadFrame, step: Step, access: Access, lanes: Array, plac
 def note_finished_read(frame: ThreadFrame, access: Access, lanes: Array, offsets: Array, buffer: Buffer) -> None:
     """Record that asynchronous copies of lanes have read until now what they began to read before."""
     shadow = buffer.shadow
-    if shadow is None:
+    if shadow is None or shadow.readers is None:
         return
     # Of a unit that others have read since, the entry is theirs.
     now = np.int64(frame.order.clock) & _TIME
@@ -227,7 +230,7 @@ def check_bulk_read(frame: ThreadFrame, step: Step, lane: int, buffer: Buffer, o
     offsets: of all its bytes, or of one in each 16.
     """
     shadow = buffer.shadow
-    if shadow is None or not (shadow.written or shadow.updaters is not None):
+    if shadow is None or (shadow.writers is None and shadow.updaters is None):
         return
     units = np.unique(offsets // shadow.unit)
     lanes = np.array([lane])
@@ -272,7 +275,7 @@ def _unfenced(frame: ThreadFrame, shadow: Shadow, units: Array) -> None:
     """Record that threads wrote units that a bulk copy may read."""
     if frame.grid.copies_in_bulk:
         if shadow.unfenced is None:
-            shadow.unfenced = np.zeros(len(shadow.writers), np.bool_)
+            shadow.unfenced = np.zeros(shadow.count, np.bool_)
         shadow.unfenced[units] = True
 
 
@@ -283,7 +286,7 @@ def _refuse_stale(
 
     PTX ISA, ld and ldu: `.nc` loads by a cache that is not coherent, `ldu` loads read-only data. No barrier helps.
     """
-    written = shadow.writers[units] >= 0
+    written = np.zeros(units.shape, np.bool_) if shadow.writers is None else shadow.writers[units] >= 0
     if shadow.updaters is not None:
         written |= shadow.updaters[units] >= 0
     if not written.any():
@@ -308,11 +311,14 @@ def note_write(
     if changes.any():
         me = frame.number[lanes][:, None]
         since = frame.order.block_time[lanes][:, None]
-        if not _clear(frame, shadow, shadow.writers, access, lanes, place.offsets, _NONE):
+        if shadow.writers is not None and not _clear(
+            frame, shadow, shadow.writers, access, lanes, place.offsets, _NONE
+        ):
             entry = shadow.writers[shadow.units(place.offsets, access.size)]
             bad = _unordered(frame, entry, me, since, lanes) & (entry >> _THREAD != me) & changes[:, None]
             _refuse(frame, step, lanes, place, buffer, entry, bad, "overwrites", "wrote")
-        if not _clear(frame, shadow, shadow.readers, access, lanes, place.offsets, _MIXED | _BLOCKS):
+        both = _MIXED | _BLOCKS
+        if shadow.readers is not None and not _clear(frame, shadow, shadow.readers, access, lanes, place.offsets, both):
             entry = shadow.readers[shadow.units(place.offsets, access.size)]
             bad = _unordered(frame, entry, me, since, lanes)
             bad &= (entry >> _THREAD != me) | (entry & (_MIXED | _BLOCKS) != 0)
@@ -327,8 +333,10 @@ def note_write(
             _refuse(frame, step, lanes, place, buffer, entry, bad & changes[:, None], "overwrites", "read")
     _judge(frame, step, shared_access.PLAIN_WRITE, access, lanes, place, buffer, changes)
     now = np.int64(frame.order.clock) & _TIME
+    with frame.grid.lock:
+        if shadow.writers is None:
+            shadow.writers = shadow.none()
     _note_writers(shadow.writers, *_covered(shadow, place.offsets, access), lanes, frame.number, now)
-    shadow.written = True
     if frame.grid.copies_in_bulk:
         _unfenced(frame, shadow, shadow.units(place.offsets, access.size))
 
@@ -339,16 +347,19 @@ def note_update(frame: ThreadFrame, step: Step, access: Access, lanes: Array, pl
     units = shadow.units(place.offsets, access.size)
     me = frame.number[lanes][:, None]
     since = frame.order.block_time[lanes][:, None]
-    entry = shadow.writers[units]
-    bad = _unordered(frame, entry, me, since, lanes) & (entry >> _THREAD != me)
-    _refuse(frame, step, lanes, place, buffer, entry, bad, "updates", "wrote")
-    entry = shadow.readers[units]
-    bad = _unordered(frame, entry, me, since, lanes)
-    bad &= (entry >> _THREAD != me) | (entry & (_MIXED | _BLOCKS) != 0)
-    _refuse(frame, step, lanes, place, buffer, entry, bad, "overwrites" if step.kind == "st" else "updates", "read")
+    if shadow.writers is not None:
+        entry = shadow.writers[units]
+        bad = _unordered(frame, entry, me, since, lanes) & (entry >> _THREAD != me)
+        _refuse(frame, step, lanes, place, buffer, entry, bad, "updates", "wrote")
+    if shadow.readers is not None:
+        entry = shadow.readers[units]
+        bad = _unordered(frame, entry, me, since, lanes)
+        bad &= (entry >> _THREAD != me) | (entry & (_MIXED | _BLOCKS) != 0)
+        verb = "overwrites" if step.kind == "st" else "updates"
+        _refuse(frame, step, lanes, place, buffer, entry, bad, verb, "read")
     _judge(frame, step, shared_access.STRONG_WRITE, access, lanes, place, buffer)
     if shadow.updaters is None:
-        shadow.updaters = np.full(len(shadow.writers), -1, np.int64)
+        shadow.updaters = shadow.none()
     _unfenced(frame, shadow, units)
     _note_last(frame, shadow.updaters, units, me, since)
 
@@ -431,6 +442,8 @@ def _first_unordered(
 def _was_first_reader(frame: ThreadFrame, buffer: Buffer, unit: int, lane: int) -> bool:
     """Whether a lane was the first of the threads that read a unit in one instruction, and no other one read it."""
     assert buffer.shadow is not None
+    if buffer.shadow.readers is None:  # all reads were strong
+        return False
     entry = int(buffer.shadow.readers[unit])
     return entry >= 0 and entry >> _THREAD == int(frame.number[lane]) and not entry & int(_MIXED)
 

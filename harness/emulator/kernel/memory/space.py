@@ -49,19 +49,23 @@ _TEXT_BYTES = 1 << 16
 class Shadow:
     """For each unit of a buffer, its last writer, reader and updater, and its last strong reader; -1: none.
 
-    updaters, strong_readers: None before any atomic operation, or any strong load.
+    Each is None before the first write, read, atomic operation or strong load: most buffers are only read, or written.
 
     `unfenced`: the units that threads wrote without a proxy fence since; None if no bulk copy can read them.
     """
 
     def __init__(self, size: int, unit: int) -> None:
         self.unit = unit
-        self.writers = np.full(size // unit + 1, -1, np.int64)
-        self.readers = np.full(size // unit + 1, -1, np.int64)
+        self.count = size // unit + 1
+        self.writers: Array | None = None
+        self.readers: Array | None = None
         self.updaters: Array | None = None
         self.strong_readers: Array | None = None
         self.unfenced: Array | None = None
-        self.written = False
+
+    def none(self) -> Array:
+        """Entries that say that there was no access."""
+        return np.full(self.count, -1, np.int64)
 
     def units(self, offsets: Array, size: int) -> Array:
         """The units that accesses of `size` bytes touch, one row for each access."""
