@@ -79,16 +79,17 @@ class UnitCounts(_Marks):
 
     def __init__(self, size: int, unit: int) -> None:
         super().__init__(size, unit, np.int32)
-        self._accesses = 0
+        self._sum = 0
 
     def add(self, offsets: Array, size: int, by: int) -> None:
         """Add `by` for accesses of `size` bytes at byte offsets, once for each time that an offset occurs."""
-        self._accesses += by * offsets.size
-        _add_counts(self.marks, *self._covered(offsets, size), by)
+        covered = self._covered(offsets, size)
+        self._sum += by * offsets.size * covered[1]
+        _add_counts(self.marks, *covered, by)
 
     def first(self, offsets: Array, size: int) -> int:
         """The number of the first access that touches a unit with a count; -1: none does."""
-        if not self._accesses:
+        if not self._sum:
             return -1
         found = np.full(1, -1)
         _first_count(self.marks, *self._covered(offsets, size), found)

@@ -67,7 +67,7 @@ class TensorMemory:
         self.latest: list[Columns | None] = [None] * blocks
         self.may_allocate: list[Step | None] = [None] * blocks
         self.writer, self.reader = np.full(size, _NOBODY, np.int32), np.full(size, _NOBODY, np.int32)
-        self.written, self.read = np.full(size, -1, np.int32), np.full(size, -1, np.int32)
+        self.written, self.read = np.zeros(size, np.int32), np.zeros(size, np.int32)  # of nobody, so of no meaning
 
     @property
     def records(self) -> tuple[Array, ...]:

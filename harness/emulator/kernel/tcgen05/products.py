@@ -361,14 +361,15 @@ def _together(frame: KernelFrame, step: Step, lanes: Array, given: list[list[int
     for code, operand in in_shared:
         of_first = tensoroperands.shared_offsets(frame, step, lane, code, operand, first)
         some = of_first[None] + apart * shared.size
-        if shared.undefined.reshape(-1, 16)[some // 16].any():
+        chunks = some.reshape(-1) // 16
+        if shared.undefined.reshape(-1, 16).take(chunks, axis=0).view(np.uint64).any():
             return False
         if shared.swizzles is not None:
             kinds = shared.swizzles[some // 16]
             if ((kinds != 0) & (kinds != tensoroperands.swizzle_of(code))).any():
                 return False
         offsets.append(some)
-        octets = shared.bytes.reshape(-1, 16)[some.reshape(-1) // 16]
+        octets = shared.bytes.reshape(-1, 16).take(chunks, axis=0)
         data.append(tensoroperands.arranged_of_blocks(tensoroperands.unpacked(octets, operand), operand, count))
     if not tensor.issue_together(
         step, lanes, [one.flat for one in d], a_cells, offsets, (at[0], what.m, what.n, False)
