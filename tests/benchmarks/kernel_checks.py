@@ -1,7 +1,7 @@
 """Compare what whole kernels cost in two checkouts: `python -m tests.benchmarks.kernel_checks OTHER [--rounds N]`.
 
-`--large`: products of 1024 x 1024 x 1024 and attention of eight heads, in tiles as kernels for these GPUs have them; and
-a multiplication and addition of 2^22 elements, and softmax of 4096 x 1024.
+`--large`: products of 1024 x 1024 x 1024 and attention of eight heads, in tiles as kernels for these GPUs have them; a
+multiplication and addition of 2^22 elements, and softmax of 4096 x 1024.
 
 OTHER is the folder of another checkout, such as one before a change to the checks of races and synchronisation:
 

@@ -82,7 +82,7 @@ _gather = ArrayCode(_gather_code, _kinds_of_gather)
 _scatter = ArrayCode(_scatter_code, _kinds_of_scatter)
 
 
-class Layout:
+class FragmentLayout:
     """Where the elements of an operand are: its table of positions (see `fragments`), and its elements' bits.
 
     terms: how many columns (of a) or rows (of b; `down`) a block has; 0: one block has all.

@@ -17,7 +17,7 @@ from ptxdiff.emulator.kernel.frame import KernelFrame
 from ptxdiff.emulator.kernel.memory.access import elements
 from ptxdiff.emulator.kernel.tensor_cores import Arithmetic, arithmetic
 from ptxdiff.emulator.kernel.warp import fragments
-from ptxdiff.emulator.kernel.warp.laid_out import TILES, Layout
+from ptxdiff.emulator.kernel.warp.laid_out import TILES, FragmentLayout
 from ptxdiff.emulator.kernel.warp.matrices import active_warps
 from ptxdiff.emulator.machine.operations import runs
 from ptxdiff.emulator.numeric import tensorcore
@@ -38,7 +38,7 @@ class Product:
     widths: tuple[int, int, int, int]
     counts: tuple[int, int, int, int]
     arithmetic: Arithmetic
-    layouts: tuple[Layout, ...] = ()
+    layouts: tuple[FragmentLayout, ...] = ()
 
     @property
     def elsewhere(self) -> str:
@@ -137,18 +137,23 @@ def _run_mma(frame: KernelFrame, step: Step, active: Array | None) -> None:
     scattered(frame, step.destinations, lanes, product.tables[0], width, result, doubt, active)
 
 
-def _layouts(types: tuple[str, str, str, str], tables: Sequence[Array], how: Arithmetic) -> tuple[Layout, ...]:
+def _layouts(types: tuple[str, str, str, str], tables: Sequence[Array], how: Arithmetic) -> tuple[FragmentLayout, ...]:
     """The layouts of d, a, b and c for vectors whose lanes are tiles; empty for other arithmetic."""
     if how.way != "blocks" or how.model is None or tables[0].shape[2] >= TILES or len(tables[0]) > 1:
         return ()
     if not (installed("llvmlite") and installed("numba")):
         return ()
     (of_d, of_a, of_b, of_c), terms = (BITS[t] for t in types), how.model.terms
-    down = Layout(tables[2], of_b, terms, down=True)
-    return Layout(tables[0], of_d), Layout(tables[1], of_a, terms), down, Layout(tables[3], of_c)
+    down = FragmentLayout(tables[2], of_b, terms, down=True)
+    return (
+        FragmentLayout(tables[0], of_d),
+        FragmentLayout(tables[1], of_a, terms),
+        down,
+        FragmentLayout(tables[3], of_c),
+    )
 
 
-def _run_laid_out(frame: KernelFrame, step: Step, product: Product, layouts: tuple[Layout, ...]) -> bool:
+def _run_laid_out(frame: KernelFrame, step: Step, product: Product, layouts: tuple[FragmentLayout, ...]) -> bool:
     """Compute a product of all warps whose tiles are the lanes of vectors.
 
     Returns False, with nothing changed, if the definition has to compute some of it, and for undefined bits.
@@ -166,7 +171,7 @@ def _run_laid_out(frame: KernelFrame, step: Step, product: Product, layouts: tup
     registers, slots = tuple(v for v, _ in read), tuple(r.slot for r in step.sources)
     wide, first, second = vectors.wide_range(how.types), of_a.count, of_a.count + of_b.count
 
-    def factor(layout: Layout, some: slice, kind: str, axis: int) -> vectors.Factor:
+    def factor(layout: FragmentLayout, some: slice, kind: str, axis: int) -> vectors.Factor:
         def made() -> vectors.Factor:
             return vectors.factor(layout.gathered(registers[some], lanes), kind, wide, axis, layout.widths)
 

@@ -23,7 +23,7 @@ from ptxdiff.emulator.kernel.memory.access import elements
 from ptxdiff.emulator.kernel.memory.space import SHARED_BASE
 from ptxdiff.emulator.kernel.tensor_cores import Arithmetic
 from ptxdiff.emulator.kernel.warp import fragments, sparse_mma
-from ptxdiff.emulator.kernel.warp.laid_out import Layout
+from ptxdiff.emulator.kernel.warp.laid_out import FragmentLayout
 from ptxdiff.emulator.kernel.warp.mma import gathered, scattered, spread
 from ptxdiff.emulator.kernel.warp.sparse_mma import Storage
 from ptxdiff.emulator.kernel.wgmma import descriptors
@@ -72,7 +72,7 @@ class GroupProduct:
     count: int
     arithmetic: Arithmetic
     storage: Storage | None = None
-    layout: Layout | None = None
+    layout: FragmentLayout | None = None
 
 
 def accumulators(n: int, bits: int) -> Array:
@@ -159,9 +159,9 @@ def _bound(
     )
 
 
-def _layout(table: Array, width: int) -> Layout | None:
+def _layout(table: Array, width: int) -> FragmentLayout | None:
     """The layout of d in registers of 32 bits."""
-    return Layout(table, width) if installed("numba") and width <= 32 else None
+    return FragmentLayout(table, width) if installed("numba") and width <= 32 else None
 
 
 def _constant(builder: KernelBuilder, node: Instruction, operand: Operand, allowed: tuple[int, int]) -> int:
