@@ -63,3 +63,19 @@ def test_a_warp_that_changes_its_register_alone() -> None:
     again[:32, 0] ^= np.uint32(0x80008000)
     body = f".reg .pred first; setp.lt.u32 first, %t, 32; {MMA} @first {NEGATE['a0']} {MMA}"
     np.testing.assert_array_equal(ran(body, x), ran(MMA, again))
+
+
+@pytest.mark.parametrize(("word", "half"), [(1, 1), (4, 0), (6, 0)], ids=["a", "b", "c"])
+def test_an_infinity_of_one_warp_reaches_its_row_or_column_alone(word: int, half: int) -> None:
+    """Lane 8 holds elements of a's row 2 and 10, of b's column 2, and of c's row 2."""
+    x = drawn(False)
+    if word < 6:
+        x.view(np.uint16)[32 + 8, 2 * word + half] = 0x7C00
+    else:
+        x[32 + 8, word] = 0x7F800000
+    d = ran(MMA, x).view(np.float32).reshape(WARPS, 32, 4)
+    lane, register = np.meshgrid(np.arange(32), np.arange(4), indexing="ij")
+    row, column = lane // 4 + 8 * (register // 2), lane % 4 * 2 + register % 2
+    hit = {1: row == 10, 4: column == 2, 6: (row == 2) & (column == 0)}[word]
+    assert np.isfinite(d[0]).all()
+    np.testing.assert_array_equal(~np.isfinite(d[1]), hit)
