@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ptxdiff.emulator.errors import UndefinedBits
 from ptxdiff.emulator.kernel.run import Buffer, load_kernel, run_kernel
 
 WARPS, WORDS = 2, 10
@@ -25,9 +26,9 @@ STORE = "\n".join(f"st.global.b32 [%y+{4 * i}], c{i};" for i in range(4)) + "\nr
 NEGATE = {name: f"xor.b32 {name}, {name}, {0x80000000 if name[0] == 'c' else 0x80008000:#x};" for name in NAMES}
 
 
-def ran(body: str, x: np.ndarray) -> np.ndarray:
+def ran(body: str, x: np.ndarray, load: str = LOAD) -> np.ndarray:
     y = np.zeros((32 * WARPS, 4), np.uint32)
-    kernel = load_kernel(HEAD + LOAD + body + STORE)
+    kernel = load_kernel(HEAD + load + body + STORE)
     run_kernel(kernel, [Buffer(x, "x"), Buffer(y, "y")], (1,))
     return y
 
@@ -79,3 +80,10 @@ def test_an_infinity_of_one_warp_reaches_its_row_or_column_alone(word: int, half
     hit = {1: row == 10, 4: column == 2, 6: (row == 2) & (column == 0)}[word]
     assert np.isfinite(d[0]).all()
     np.testing.assert_array_equal(~np.isfinite(d[1]), hit)
+
+
+@pytest.mark.parametrize("name", ["a3", "b1", "c2"])
+def test_a_register_that_nothing_wrote_makes_results_undefined(name: str) -> None:
+    load = next(line for line in LOAD.splitlines() if f" {name}," in line)
+    with pytest.raises(UndefinedBits):
+        ran(MMA, drawn(False), LOAD.replace(load, ""))
