@@ -1,6 +1,7 @@
 """Compare what whole kernels cost in two checkouts: `python -m tests.benchmarks.kernel_checks OTHER [--rounds N]`.
 
-`--large`: products of 1024 x 1024 x 1024 and attention of eight heads, in tiles as kernels for these GPUs have them.
+`--large`: products of 1024 x 1024 x 1024 and attention of eight heads, in tiles as kernels for these GPUs have them; a
+multiplication and addition of 2^22 elements, and softmax of 4096 x 1024.
 
 OTHER is the folder of another checkout, such as one before a change to the checks of races and synchronisation:
 
@@ -96,7 +97,8 @@ def workloads() -> dict[str, Workload]:
 
 
 def large_workloads() -> dict[str, Workload]:
-    """A product of 1024 x 1024 x 1024 in float16, and attention of 8 heads x 1024 x 64, for three generations."""
+    """A product of 1024 x 1024 x 1024 in float16, and attention of 8 heads x 1024 x 64, for three generations; elements
+    and rows."""
     import triton.language as tl
 
     from tests.support import descriptor_kernels
@@ -120,6 +122,12 @@ def large_workloads() -> dict[str, Workload]:
             triton_kernels.matmul, product | {"STEP": step, "ACC": tl.float32}, (8, 8), target
         )
         made[f"attention {target}"] = Workload(descriptor_kernels.attention, heads, (8, 8), target)
+    count = 1 << 22
+    x, z, y = (rng.standard_normal(count).astype(np.float32) for _ in range(3))
+    elements = {"x": x, "z": z, "y": y, "n": count, "B": 1024}
+    made["multiply and add 2^22"] = Workload(triton_kernels.multiply_add, elements, (count // 1024,), "sm_90a")
+    rows = {"x": x.reshape(4096, 1024), "y": y.reshape(4096, 1024), "N": 1024, "B": 1024}
+    made["softmax 4096 x 1024"] = Workload(triton_kernels.softmax, rows, (4096,), "sm_90a")
     return made
 
 

@@ -11,7 +11,7 @@ from ptxdiff.emulator.errors import ExecutionError, MemoryFault
 from ptxdiff.emulator.kernel.async_copy.bulk_in_flight import Bulk
 from ptxdiff.emulator.kernel.async_copy.cp_async import Copies
 from ptxdiff.emulator.kernel.grid import KernelGrid
-from ptxdiff.emulator.kernel.in_flight import MemoryFrame, barrier_of
+from ptxdiff.emulator.kernel.in_flight import MemoryFrame, Owned, barrier_of
 from ptxdiff.emulator.kernel.memory.consistency import between
 from ptxdiff.emulator.kernel.memory.races import is_strong, note_read, note_update, note_write
 from ptxdiff.emulator.kernel.memory.space import (
@@ -27,8 +27,10 @@ from ptxdiff.emulator.kernel.memory.space import (
     gather,
     rows,
     scatter,
+    taken_rows,
 )
 from ptxdiff.emulator.kernel.tcgen05.in_flight import TensorWaits, TensorWork
+from ptxdiff.emulator.kernel.warp.laid_out import Fragments
 from ptxdiff.emulator.kernel.wgmma.in_flight import Promises
 from ptxdiff.emulator.numeric.vectorise import UNSIGNED, Array
 
@@ -55,10 +57,13 @@ class KernelFrame(MemoryFrame):
         super().__init__(grid, first, blocks)
         self.shared = Shared(blocks, grid.shared_bytes, grid.unit("shared"), grid.races, self.order)
         self.local = LocalMemory(self.lanes, grid.local_bytes) if grid.local_bytes else None
+        self.owned = Owned(self)
+        self.fragments = Fragments()
         self.copies = Copies(self)
         self.promises = Promises(self)
         self.bulk = Bulk(self)
         self.tensor = TensorWork(self, blocks)
+        self.owned.owners = self.bulk, self.copies, self.promises, self.tensor
         self.tensor_waits = TensorWaits(self, self.tensor)
         self.barriers = {}
         self.refused: set[int] = set()
@@ -243,13 +248,13 @@ class KernelFrame(MemoryFrame):
 
     def _load(self, step: Step, access: Access, lanes: Array, place: Place) -> tuple[list[Array], list[Array | None]]:
         region = place.region
-        self.refuse_under_way(step, access, lanes, place, "reads")
+        self._refuse_owned(step, access, lanes, place, "reads", writes=False)
         values = gather(region.bytes, place.offsets, access.width, access.count)
         masks: list[Array | None] = [None] * access.count
         if region.undefined is not None:
-            masks = [
-                m if m.any() else None for m in gather(region.undefined, place.offsets, access.width, access.count)
-            ]
+            taken = taken_rows(region.undefined, place.offsets, access.width, access.count)
+            if taken.any():
+                masks = [m if m.any() else None for m in np.ascontiguousarray(taken.T)]
         if self.grid.races:
             if self.between is not None and isinstance(region, Buffer):
                 values = self.between.read(step, access, lanes, place, values)
@@ -288,8 +293,7 @@ class KernelFrame(MemoryFrame):
             for mask in masks:
                 if mask is not None:
                     self.refuse_undefined(step, mask, lanes, f"a store to {region.name or 'global memory'}")
-        self.refuse_under_way(step, access, lanes, place, "writes to")
-        self.refuse_write(step, access, lanes, place)
+        self._refuse_owned(step, access, lanes, place, "writes to")
         if self.grid.races and not isinstance(region, LocalMemory):
             self.check_write(step, access, lanes, place, values)
             if self.between is not None and isinstance(region, Buffer):
@@ -319,29 +323,16 @@ class KernelFrame(MemoryFrame):
         if self.observer is not None:
             self.observer.landed(shared, place.offsets[:, None] + np.arange(access.size))
 
-    def refuse_write(self, step: Step, access: Access, lanes: Array, place: Place) -> None:
-        """Raise MemoryFault for a write to bytes that an asynchronous product or copy still reads."""
-        if self.copies.flying and isinstance(place.region, Buffer) and self.grid.races:
+    def _refuse_owned(
+        self, step: Step, access: Access, lanes: Array, place: Place, verb: str, *, writes: bool = True
+    ) -> None:  # fmt: skip
+        """Raise MemoryFault for an access to bytes that work in flight owns."""
+        if isinstance(place.region, Shared):
+            self.owned.refuse_access(step, lanes, place.offsets, access.size, verb)
+            if writes:
+                self.owned.refuse_write(step, lanes, place.offsets, access.size)
+        elif writes and self.copies.flying and isinstance(place.region, Buffer) and self.grid.races:
             self.copies.refuse_source(step, access, lanes, place)
-        reads = self.promises.given or self.bulk.leaving or self.bulk.flying or self.tensor.flying
-        if reads and isinstance(place.region, Shared):
-            self.promises.refuse_write(step, access, lanes, place)
-
-    def refuse_under_way(self, step: Step, access: Access, lanes: Array, place: Place, verb: str) -> None:
-        """Raise MemoryFault for an access to shared memory that is the destination of a copy under way."""
-        if not (self.copies.flying or self.bulk.flying) or not isinstance(place.region, Shared):
-            return
-        if self.bulk.flying:
-            units = self.shared.units(place.offsets, access.size)
-            bad = np.flatnonzero((self.shared.under_way[units] > 0).any(axis=1))
-            if len(bad):
-                at = bad[:1]
-                self.bulk.refuse(step, int(lanes[at[0]]), place.offsets[at], units[at], verb)
-        self.copies.refuse_access(step, access, lanes, place, verb)
-
-    def reader(self, units: Array) -> str:
-        """A description of the bulk copy or tensor core operation that still reads some units of shared memory."""
-        return self.bulk.reader(units) or self.tensor.reader(units)
 
     def asynchronous(self) -> bool:
         """Complete copies that report to mbarriers, and commits of tensor cores; returns whether there were any."""
@@ -400,8 +391,7 @@ class KernelFrame(MemoryFrame):
             if isinstance(region, Buffer):
                 self.refuse_read_only(step, region, lanes)
             some = lanes if place.part is None else lanes[place.part]
-            self.refuse_under_way(step, access, some, place, "updates")
-            self.refuse_write(step, access, some, place)
+            self._refuse_owned(step, access, some, place, "updates")
             if self.grid.races:
                 self._check_update(step, access, some, place)
                 if self.between is not None and isinstance(region, Buffer):

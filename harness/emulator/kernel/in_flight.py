@@ -1,21 +1,23 @@
 """Work that threads begin and that is done later: what cp.async, bulk copies, wgmma and tcgen05 have in common.
 
-Such work is in flight from its issue until it is waited for. It owns what it reads and writes meanwhile (units of
-shared memory are counted in `under_way` and `source_reads`), and an access to these is an error. A wait is for groups
-of work that `commit_group` has closed, or for the phase of an mbarrier at which the work arrives.
+Such work is in flight from its issue until it is waited for. It owns what it reads and writes meanwhile, and an access
+to these is an error (`Owned`, of the bytes of shared memory). A wait is for groups of work that `commit_group` has
+closed, or for the phase of an mbarrier at which the work arrives.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 import numpy as np
 
 from ptxdiff.emulator.binding.program import ReadSlot, Step
-from ptxdiff.emulator.errors import ExecutionError
+from ptxdiff.emulator.errors import ExecutionError, MemoryFault
 from ptxdiff.emulator.kernel.async_copy.mbarrier_phases import Barrier
 from ptxdiff.emulator.kernel.memory.space import Access, Buffer, Place, Shared
+from ptxdiff.emulator.kernel.memory.unit_marks import UnitCounts
 from ptxdiff.emulator.kernel.observer import KernelObserver
 from ptxdiff.emulator.kernel.threads import ThreadFrame
 from ptxdiff.emulator.numeric.vectorise import Array
@@ -26,6 +28,7 @@ class MemoryFrame(ThreadFrame, ABC):
 
     observer: KernelObserver | None = None
     shared: Shared
+    owned: Owned
     barriers: dict[int, Barrier]
 
     @abstractmethod
@@ -43,20 +46,8 @@ class MemoryFrame(ThreadFrame, ABC):
         """Record a write. Raises MemoryFault if it races with another thread's access."""
 
     @abstractmethod
-    def refuse_write(self, step: Step, access: Access, lanes: Array, place: Place) -> None:
-        """Raise MemoryFault for a write to shared memory that an asynchronous product or copy still reads."""
-
-    @abstractmethod
-    def refuse_under_way(self, step: Step, access: Access, lanes: Array, place: Place, verb: str) -> None:
-        """Raise MemoryFault for an access to shared memory that is the destination of a copy under way."""
-
-    @abstractmethod
     def refuse_read_only(self, step: Step, region: Buffer, lanes: Array) -> None:
         """Raise MemoryFault for a store to an array that cannot be written."""
-
-    @abstractmethod
-    def reader(self, units: Array) -> str:
-        """A description of the bulk copy that still reads some units of shared memory; "" if there is none."""
 
     @abstractmethod
     def refuse_unmade(self, step: Step, offsets: Sequence[int] | Array, lanes: Array) -> None:
@@ -82,6 +73,77 @@ class MemoryFrame(ThreadFrame, ABC):
     ) -> None:  # fmt: skip
         """Write the data of an asynchronous copy to shared memory; other threads see it after the next barrier, or
         after the phase of an mbarrier for which `agent` stands."""
+
+
+class Owner(Protocol):
+    """A kind of work in flight: cp.async, bulk copies, wgmma or tcgen05."""
+
+    def writer(self, units: Array) -> str:
+        """A description of the work that is under way to some units of shared memory, and of the wait that must come
+        before an access to them; "" if there is none."""
+
+    def reader(self, units: Array) -> str:
+        """A description of the work that still reads some units of shared memory, and of the wait that must come before
+        a write to them; "" if there is none."""
+
+
+class Owned:
+    """The bytes of shared memory that work in flight owns, of every kind, from its issue until it is waited for.
+
+    `destinations`: those to which copies are under way; nobody accesses them. `sources`: those that copies or products
+    still read; nobody writes to them. `owners`: asked by name in messages, in this order.
+    """
+
+    def __init__(self, frame: MemoryFrame) -> None:
+        self.frame = frame
+        # Work owns 4 bytes or a multiple, so smaller accesses of threads need no smaller units.
+        self.destinations, self.sources = (
+            UnitCounts(len(frame.shared.bytes), max(frame.shared.unit, 4)) for _ in range(2)
+        )
+        self.owners: tuple[Owner, ...] = ()
+
+    def refuse_access(
+        self, step: Step, lanes: Array, offsets: Array, size: int, verb: str, beside: Owner | None = None
+    ) -> None:  # fmt: skip
+        """Raise MemoryFault if lanes access bytes of shared memory to which a copy is under way.
+
+        offsets: over all blocks, one for each lane. size: bytes of each access. beside: an owner whose copies do not
+        count.
+        """
+        at = self.destinations.first(offsets, size)
+        if at >= 0 and beside is not None:
+            others = [one for one in self.owners if one is not beside]
+            some = (number for number in range(at, len(offsets)) if self._written(offsets, size, number, others))
+            at = next(some, -1) if self._written(offsets, size, slice(None), others) else -1
+        if at >= 0:
+            found, who = self._named(offsets, size, at), self.frame.who(int(lanes[at]))
+            writer = next(filter(None, (one.writer(found) for one in self.owners)), "work in flight writes")
+            text = (
+                f"{who} {verb} shared memory at offset {int(offsets[at]) % self.frame.shared.size}, to which {writer}"
+            )
+            raise self.frame.fault(MemoryFault, step, text)
+
+    def refuse_write(self, step: Step, lanes: Array, offsets: Array, size: int) -> None:
+        """Raise MemoryFault if lanes write to bytes of shared memory that a product or a copy may still read.
+
+        offsets, size: as in `refuse_access`.
+        """
+        at = self.sources.first(offsets, size)
+        if at >= 0:
+            found, who = self._named(offsets, size, at), self.frame.who(int(lanes[at]))
+            reader = next(filter(None, (one.reader(found) for one in self.owners)), "work in flight still reads")
+            text = f"race: {who} writes to shared memory at offset {int(offsets[at]) % self.frame.shared.size}, which "
+            raise self.frame.fault(MemoryFault, step, text + reader)
+
+    def _named(self, offsets: Array, size: int, at: int | slice) -> Array:
+        """The units of one access, or of several."""
+        some = offsets[at] if isinstance(at, slice) else offsets[at : at + 1]
+        return self.frame.shared.units(some, size).reshape(-1)
+
+    def _written(self, offsets: Array, size: int, at: int | slice, owners: Iterable[Owner]) -> bool:
+        """Whether copies of some owners are under way to an access, or to one of several."""
+        units = self._named(offsets, size, at)
+        return any(one.writer(units) for one in owners)
 
 
 class Groups:

@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -348,6 +349,64 @@ def dot(a: Array, b: Array, c: Array, types: tuple[str, str, str, str], model: M
         some = slice(start, start + terms)
         c = _block(a[:, :, some], b[:, some], c, types if start == 0 else following, model, spread)
     return c
+
+
+# Tiles as lanes ----------------------------------------------------------------------------------------------------
+#
+# Small tiles: those of 16 warps, a group, fill the lanes of vectors. Factors are prepared once, however many products
+# they belong to.
+
+
+@dataclass(frozen=True)
+class Factor:
+    """A factor of many products, prepared for `multiplied`: blocks x groups x rows x columns x LANES.
+
+    `least`: for each block the least powers along its terms. `special`: which groups have a special code.
+    """
+
+    values: Array
+    powers: Array
+    least: tuple[Array, ...]
+    special: Array
+
+
+def wide_range(types: tuple[str, str, str, str]) -> bool:
+    """Whether products of the types of a and b need the range of float64."""
+    return _wide(FLOATS[types[1]]) or _wide(FLOATS[types[2]])
+
+
+def factor(codes: Array, kind: str, wide: bool, axis: int, widths: Sequence[int]) -> Factor:
+    """Prepare codes, blocks x groups x rows x columns x LANES. axis: that of the terms. widths: a block's terms that
+    count; the others have a code of zero."""
+    values, powers, special = _prepared(codes, FLOATS[kind], wide)
+    some = (slice(None), slice(None)) if axis == 3 else (slice(None),)
+    least = [np.minimum.reduce(p[(*some, slice(w))], axis=axis - 1) for p, w in zip(powers, widths, strict=True)]
+    apart = special.any() and special.reshape(*codes.shape[:2], -1).any(axis=(0, 2))
+    return Factor(values, powers, tuple(map(np.ascontiguousarray, least)), np.broadcast_to(apart, codes.shape[1:2]))
+
+
+def multiplied(a: Factor, b: Factor, c: Array, types: tuple[str, str, str, str], model: Model) -> tuple[Array, Array]:
+    """The codes of d, as those of c: groups x rows x columns x LANES; and the groups for which only the definition has
+    the result, because of a special code."""
+    groups, m, columns = c.shape[:3]
+    wide, zero = wide_range(types), model.zero16 if types[0] == "f16" else model.zero32
+    special, shape = np.zeros(groups, np.int32), np.array([m, columns])
+    for block in range(len(a.values)):
+        of_c = FLOATS[types[3] if block == 0 else types[0]]
+        multiply = _multiplication(model.fraction, model.terms, model.kept, zero, of_c, FLOATS[types[0]], wide, True)
+        d = np.empty_like(c)
+        arrays = (
+            d, special, c, a.values[block], a.powers[block], a.least[block], b.values[block], b.powers[block],
+            b.least[block], shape,
+        )  # fmt: skip
+        multiply(*map(id, arrays), groups)
+        c = d
+    return c, (special != 0) | a.special | b.special
+
+
+def usable(types: tuple[str, str, str, str], model: Model, blocks: int) -> bool:
+    """Whether `multiplied` has the definition's results on this processor (`_right`)."""
+    return _right(types, model, True) and (blocks == 1 or _right((*types[:3], types[0]), model, True))
 
 
 def _block(

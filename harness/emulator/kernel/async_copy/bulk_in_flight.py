@@ -19,7 +19,7 @@ from ptxdiff.emulator.kernel import in_flight
 from ptxdiff.emulator.kernel.async_copy.tensor_maps import TensorMap, rows_of, swizzled
 from ptxdiff.emulator.kernel.in_flight import Groups, MemoryFrame, line_of
 from ptxdiff.emulator.kernel.memory.races import check_bulk_read
-from ptxdiff.emulator.kernel.memory.space import SHARED_BASE, Access, Buffer, Place, tally
+from ptxdiff.emulator.kernel.memory.space import SHARED_BASE, Buffer
 from ptxdiff.emulator.numeric.vectorise import UNSIGNED, Array
 
 
@@ -146,28 +146,26 @@ class Bulk:
         frame, shared, step, lane = self.frame, self.frame.shared, coming.step, coming.lane
         offsets, size = coming.offsets, coming.size
         frame.refuse_unmade(step, [coming.barrier], np.array([lane]))
-        units = shared.units(offsets, size)
-        if (shared.under_way[units] > 0).any() and coming.update is None:
-            self.refuse(step, lane, offsets, units, "copies to")
-        access = Access("shared", 0, 8 * min(size, 4), max(size // 4, 1))
         lanes = np.full(len(offsets), lane)
-        frame.refuse_write(step, access, lanes, Place(shared, offsets))
+        if coming.update is None:
+            frame.owned.refuse_access(step, lanes, offsets, size, "copies to")
+        frame.owned.refuse_write(step, lanes, offsets, size)
         if frame.grid.races:
             changes = np.ones(len(offsets), np.bool_)
-            unfenced = shared.unfenced_stores(units).any(axis=1) if step.facts.proxy == "async" else ~changes
+            unfenced = shared.first_unfenced(offsets, size) if step.facts.proxy == "async" else -1
             bad = shared.note_write(offsets, size, lanes, changes)
             if bad.any() and coming.update is None:
                 offset = int(offsets[np.flatnonzero(bad)[0]]) % shared.size
                 text = f"race: {frame.who(lane)} copies to shared memory at offset {offset}, which another thread"
                 raise frame.fault(MemoryFault, step, f"{text} read or wrote, and it has not waited for that thread")
-            if unfenced.any():
-                offset = int(offsets[np.flatnonzero(unfenced)[0]]) % shared.size
+            if unfenced >= 0:
+                offset = int(offsets[unfenced]) % shared.size
                 text = f"{frame.who(lane)} copies to shared memory at offset {offset}, which a thread wrote, and no "
                 raise frame.fault(MemoryFault, step, text + "fence.proxy.async lies between")
-            shared.unfenced[units] = False
-        tally(shared.under_way, units, 1)
+            shared.unfenced.set(offsets, size, False)
+        frame.owned.destinations.add(offsets, size, 1)
         if coming.source is not None:
-            tally(shared.source_reads, shared.units(coming.source, 16), 1)
+            frame.owned.sources.add(coming.source, 16, 1)
         self.flying.append(coming)
         if frame.observer is not None:
             frame.observer.bulk_issued(coming)
@@ -213,15 +211,14 @@ class Bulk:
         frame, shared = self.frame, self.frame.shared
         coming, self.flying = self.flying, []
         for one in coming:
-            units = shared.units(one.offsets, one.size)
-            tally(shared.under_way, units, -1)
+            frame.owned.destinations.add(one.offsets, one.size, -1)
             if frame.observer is not None:
                 frame.observer.bulk_lands(one)
             self._write(one)
             if frame.observer is not None:
                 frame.observer.landed(shared, one.offsets[:, None] + np.arange(one.size))
             if one.source is not None:
-                tally(shared.source_reads, shared.units(one.source, 16), -1)
+                frame.owned.sources.add(one.source, 16, -1)
             if shared.swizzles is None:
                 shared.swizzles = np.zeros(len(shared.bytes) // 16, np.uint8)
             shared.swizzles[one.offsets // 16] = one.swizzle
@@ -254,19 +251,17 @@ class Bulk:
                 one.update(int(o), int(n)) for o, n in zip(cells, np.ascontiguousarray(row).view(kind), strict=True)
             ]
 
-    def refuse(self, step: Step, lane: int, offsets: Array, units: Array, verb: str) -> None:
-        """Raise MemoryFault if a bulk copy to some of the chunks is under way."""
+    def writer(self, units: Array) -> str:
+        """See `Owner`."""
+        frame = self.frame
         for one in self.flying:
-            hit = np.isin(self.frame.shared.units(one.offsets, one.size), units)
-            if hit.any():
-                frame, size = self.frame, self.frame.shared.size
-                at = np.flatnonzero((self.frame.shared.under_way[units] > 0).any(axis=1))
+            if np.isin(frame.shared.units(one.offsets, one.size), units).any():
                 text = (
-                    f"{frame.who(lane)} {verb} shared memory at offset {int(offsets[at[0]]) % size}, to which the bulk "
+                    f"the bulk copy in line {line_of(frame, one.step)} is under way (issued by {frame.who(one.lane)})"
                 )
-                text += f"copy in line {line_of(self.frame, one.step)} is under way (issued by {frame.who(one.lane)})"
-                rest = f"a wait for the mbarrier at offset {one.barrier % size} must come first"
-                raise frame.fault(MemoryFault, step, f"{text}: {rest}")
+                at = one.barrier % frame.shared.size
+                return f"{text}: a wait for the mbarrier at offset {at} must come first"
+        return ""
 
     def refuse_bound_for(self, step: Step, barrier: int, lane: int) -> None:
         """Raise ExecutionError if a thread invalidates an mbarrier to which a copy under way will report."""
@@ -311,7 +306,7 @@ class Bulk:
 
     def leave(self, step: Step, lane: int, offsets: Array) -> None:
         """Record that chunks of shared memory are being read until their thread has waited for its group."""
-        tally(self.frame.shared.source_reads, self.frame.shared.units(offsets, 16), 1)
+        self.frame.owned.sources.add(offsets, 16, 1)
         self.leaving.append(Leaving(step, lane, offsets, int(self.groups.closed[lane])))
 
     def refuse_source(self, step: Step, lane: int, offsets: Array) -> None:
@@ -325,13 +320,13 @@ class Bulk:
 
     def _read_in_order(self, step: Step, lane: int, offsets: Array) -> None:
         frame, shared = self.frame, self.frame.shared
-        units, lanes = shared.units(offsets, 16), np.full(len(offsets), lane)
-        if (shared.under_way[units] > 0).any():
-            self.refuse(step, lane, offsets, units, "copies from")
+        lanes = np.full(len(offsets), lane)
+        frame.owned.refuse_access(step, lanes, offsets, 16, "copies from")
         if not frame.grid.races:
             return
-        if shared.unfenced[units].any():
-            at = int(offsets[np.flatnonzero(shared.unfenced[units].any(axis=1))[0]]) % shared.size
+        unfenced = shared.unfenced.first(offsets, 16)
+        if unfenced >= 0:
+            at = int(offsets[unfenced]) % shared.size
             text = f"{frame.who(lane)} copies from shared memory at offset {at}, which a thread wrote, and no "
             raise frame.fault(MemoryFault, step, text + "fence.proxy.async lies between")
         bad = shared.note_read(offsets, 16, lanes)
@@ -351,7 +346,7 @@ class Bulk:
         for one in self.leaving:
             if one.lane in mine and one.group < self.groups.closed[one.lane] - left:
                 shared, frame = self.frame.shared, self.frame
-                tally(shared.source_reads, shared.units(one.offsets, 16), -1)
+                frame.owned.sources.add(one.offsets, 16, -1)
                 if frame.grid.races:
                     member = int(frame.member[one.lane])
                     shared.note_finished_read(one.offsets, 16, np.full(len(one.offsets), one.lane), member)
@@ -360,7 +355,7 @@ class Bulk:
         self.leaving = staying
 
     def reader(self, units: Array) -> str:
-        """A description of the copy that still reads some units of shared memory; "" if there is none."""
+        """See `Owner`."""
         for one in self.leaving:
             if np.isin(self.frame.shared.units(one.offsets, 16), units).any():
                 text = f"the bulk copy in line {line_of(self.frame, one.step)} still reads"

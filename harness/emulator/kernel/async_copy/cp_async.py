@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from ptxdiff.emulator.binding.program import Step
 from ptxdiff.emulator.errors import ExecutionError, MemoryFault
 from ptxdiff.emulator.kernel.in_flight import Groups, MemoryFrame, barrier_of, count_arrival, line_of
+from ptxdiff.emulator.kernel.memory.array_code import ArrayCode
 from ptxdiff.emulator.kernel.memory.races import note_finished_read
-from ptxdiff.emulator.kernel.memory.space import Access, Buffer, Place, gather, scatter, tally
+from ptxdiff.emulator.kernel.memory.space import Access, Buffer, Place
 from ptxdiff.emulator.numeric.vectorise import Array
 
 
@@ -80,6 +82,38 @@ class Arrival:
     before: int
 
 
+def _note_coming(counts: Array, offsets: Array, unit: Any, values: Array, coming: Array, found: Array) -> None:
+    """Record the words of copies in `coming`, and set found[0] to the first that meets others (see `_refuse_meeting`).
+
+    counts: how many copies are under way to each unit. offsets: bytes. values: a row of words for each. coming: the
+    words of the copies that were issued last.
+    """
+    for i in range(len(offsets)):
+        at, first = offsets[i] // 4, offsets[i] // unit
+        taken = False
+        for number in range(first, first + max(4 * values.shape[1] // unit, 1)):
+            taken |= counts[number] > 0
+        for k in range(values.shape[1]):
+            if taken and coming[at + k] != values[i, k] and (found[0] < 0 or i < found[0]):
+                found[0] = i
+    for i in range(len(offsets)):
+        for k in range(values.shape[1]):
+            coming[offsets[i] // 4 + k] = values[i, k]
+    for i in range(len(offsets)):  # lanes of one instruction that write to the same bytes
+        for k in range(values.shape[1]):
+            if coming[offsets[i] // 4 + k] != values[i, k] and (found[0] < 0 or i < found[0]):
+                found[0] = i
+
+
+def _kinds_of_meet(t: Any) -> tuple[Any, ...]:
+    words, rows = t.Array(t.uint32, 1, "C"), t.Array(t.uint32, 2, "C", readonly=True)
+    counts, wide = (t.Array(kind, 1, "C", readonly=True) for kind in (t.int32, t.int64))
+    return counts, wide, t.int64, rows, words, t.Array(t.int64, 1, "C")
+
+
+_meet = ArrayCode(_note_coming, _kinds_of_meet)
+
+
 class Copies:
     """The copies of a frame's threads, with groups of each lane."""
 
@@ -90,6 +124,7 @@ class Copies:
         self._issued = 0
         self.groups = Groups(frame.lanes)
         self._read: list[CopySource] = []
+        self._coming = np.zeros(len(frame.shared.bytes), np.uint8)
 
     def issue(self, step: Step, active: Array | None) -> None:
         """Read the source, and mark the destination as under way. Raises MemoryFault or a subclass."""
@@ -106,15 +141,14 @@ class Copies:
             self._read = []
             values, masks = self._read_partial(step, lanes)
         _, places = frame.locate_lanes(step, step.sources[0], to, lanes)
-        shared = frame.shared
-        units = shared.units(places[0].offsets, to.size)
-        frame.refuse_write(step, to, lanes, places[0])
+        frame.owned.refuse_write(step, lanes, places[0].offsets, to.size)
+        frame.owned.refuse_access(step, lanes, places[0].offsets, to.size, "copies to", beside=self)
         self._refuse_meeting(step, to, lanes, places[0], values)
         if frame.grid.races:
             # The data may arrive from now on, so it must not conflict with accesses of other threads since the last
             # barrier.
             frame.check_write(step, to, lanes, places[0], values)
-        tally(shared.under_way, units, 1)
+        frame.owned.destinations.add(places[0].offsets, to.size, 1)
         group, self._issued = self.groups.open(lanes), self._issued + 1
         self.flying.append(Flying(step, to, lanes, places[0], values, masks, group, self._read, self._issued))
         if frame.observer is not None:
@@ -122,35 +156,20 @@ class Copies:
 
     def _refuse_meeting(self, step: Step, access: Access, lanes: Array, place: Place, values: list[Array]) -> None:
         """Raise MemoryFault if another copy writes different data to the same bytes, and nothing orders the two."""
-        shared = self.frame.shared
-        units = shared.units(place.offsets, access.size)
-        before = gather(shared.coming, place.offsets, access.width, access.count)
-        taken = (shared.under_way[units] > 0).any(axis=1)
-        scatter(shared.coming, place.offsets, values, access.width)
-        after = gather(shared.coming, place.offsets, access.width, access.count)
-        bad = np.zeros(len(lanes), np.bool_)
-        for old, new, value in zip(before, after, values, strict=True):
-            bad |= (taken & (old != value)) | (new != value)
-        if bad.any():
-            at = int(np.flatnonzero(bad)[0])
+        shared, found, under_way = self.frame.shared, np.full(1, -1), self.frame.owned.destinations
+        _meet(
+            under_way.marks, np.ascontiguousarray(place.offsets), under_way.unit,
+            np.ascontiguousarray(np.stack(values, axis=1), np.uint32), self._coming.view(np.uint32), found,
+        )  # fmt: skip
+        at = int(found[0])
+        if at >= 0:
             offset = int(place.offsets[at]) % shared.size
             text = (
                 f"race: {self.frame.who(int(lanes[at]))} copies to shared memory at offset {offset}, to which another "
             )
-            text += f"asynchronous copy is under way{self.origin(units[at]) or ' by the same instruction'}"
-            raise self.frame.fault(MemoryFault, step, text)
-
-    def refuse_access(self, step: Step, access: Access, lanes: Array, place: Place, verb: str) -> None:
-        """Raise MemoryFault if lanes access bytes to which a copy is under way."""
-        shared = self.frame.shared
-        units = shared.units(place.offsets, access.size)
-        bad = (shared.under_way[units] > 0).any(axis=1)
-        if bad.any():
-            at = int(np.flatnonzero(bad)[0])
-            offset = int(place.offsets[at]) % shared.size
-            text = f"{self.frame.who(int(lanes[at]))} {verb} shared memory at offset {offset}, to which"
-            text += f" an asynchronous copy is under way{self.origin(units[at])}"
-            raise self.frame.fault(MemoryFault, step, text + ": cp.async.wait_group or wait_all must come first")
+            text += "asynchronous copy is under way"
+            origin = self._origin(shared.units(place.offsets[at : at + 1], access.size))
+            raise self.frame.fault(MemoryFault, step, text + (origin or " by the same instruction"))
 
     def refuse_source(self, step: Step, access: Access, lanes: Array, place: Place) -> None:
         """Raise MemoryFault if lanes write to bytes of global memory that a copy under way may still read."""
@@ -173,7 +192,16 @@ class Copies:
                     text += f"{line} may still read: its thread must wait (cp.async.wait_group or wait_all) before"
                     raise self.frame.fault(MemoryFault, step, text)
 
-    def origin(self, units: Array) -> str:
+    def writer(self, units: Array) -> str:
+        """See `Owner`."""
+        origin, wait = self._origin(units), "cp.async.wait_group or wait_all must come first"
+        return f"an asynchronous copy is under way{origin}: {wait}" if origin else ""
+
+    def reader(self, units: Array) -> str:
+        """See `Owner`: copies read global memory (`refuse_source`)."""
+        return ""
+
+    def _origin(self, units: Array) -> str:
         """A description of where a copy under way to some units was issued."""
         for flying in self.flying:
             mine = self.frame.shared.units(flying.place.offsets, flying.access.size)
@@ -286,8 +314,7 @@ class Copies:
         self.flying = staying
 
     def _land(self, flying: Flying, agent: int = -1) -> None:
-        shared = self.frame.shared
-        tally(shared.under_way, shared.units(flying.place.offsets, flying.access.size), -1)
+        self.frame.owned.destinations.add(flying.place.offsets, flying.access.size, -1)
         if self.frame.grid.races:
             for source in flying.sources:
                 assert isinstance(source.place.region, Buffer)

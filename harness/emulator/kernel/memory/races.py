@@ -21,12 +21,14 @@ layout that replicates an element loads it in all its threads and stores it from
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
 import numpy as np
 
 from ptxdiff.emulator.binding.program import Step
 from ptxdiff.emulator.errors import MemoryFault
 from ptxdiff.emulator.kernel.memory import shared_access
+from ptxdiff.emulator.kernel.memory.array_code import ArrayCode
 from ptxdiff.emulator.kernel.memory.happens_before import ALWAYS
 from ptxdiff.emulator.kernel.memory.space import Access, AccessTable, Buffer, Place, Shadow
 from ptxdiff.emulator.kernel.threads import ThreadFrame
@@ -38,6 +40,7 @@ _MIXED = np.int64(1 << 25)
 _BLOCKS = np.int64(1 << 24)
 """Flag: several blocks read the unit (in a grid with clusters: blocks of several clusters)."""
 _TIME = np.int64((1 << 24) - 1)
+_NONE = np.int64(0)
 
 
 def shadow_of(frame: ThreadFrame, buffer: Buffer) -> Shadow:
@@ -48,61 +51,176 @@ def shadow_of(frame: ThreadFrame, buffer: Buffer) -> Shadow:
         return buffer.shadow
 
 
+# entries, in compiled code -----------------------------------------------------------------------------------------
+
+
+def _suspect_code(
+    entries: Array, offsets: Array, count: Any, unit: Any, lanes: Array, numbers: Array, times: Array, threads: Any,
+    several: Any, found: Array,
+) -> None:  # fmt: skip
+    """Set found[0] if an access of a lane touches a unit whose entry only `_unordered` can clear.
+
+    The others are of the same thread, or of its block before its last barrier. several: flags of entries that stand for
+    other threads, too. numbers, times: of each lane of the frame, its thread and its `block_time`.
+    """
+    for i in range(len(offsets)):
+        me, since = numbers[lanes[i]], times[lanes[i]]
+        block = me - me % threads
+        first = offsets[i] // unit
+        for at in range(first, first + count):
+            entry = entries[at]
+            if entry < 0:
+                continue
+            thread, flags = entry >> 26, entry & several
+            if thread == me and flags == 0:
+                continue
+            if block <= thread < block + threads and entry & 0xFFFFFF < since and entry & (1 << 24) == 0:
+                continue
+            found[0] = 1
+            return
+
+
+def _note_readers_code(
+    entries: Array, offsets: Array, count: Any, unit: Any, lanes: Array, numbers: Array, times: Array, threads: Any,
+    cluster: Any, blocks: Any, now: Any, old: Array,
+) -> None:  # fmt: skip
+    """Make the entries of units those of the first of the lanes that read them now, with flags for earlier and other
+    readers.
+
+    blocks: the flag for readers in several clusters; 0 if it is not used. now: the time of an entry. old: room for an
+    entry of each unit of each access.
+    """
+    for i in range(len(offsets)):
+        first = offsets[i] // unit
+        for k in range(count):
+            old[i * count + k] = entries[first + k]
+    for back in range(len(offsets)):
+        i = len(offsets) - 1 - back
+        first = offsets[i] // unit
+        for k in range(count):
+            entries[first + k] = numbers[lanes[i]] << 26 | now
+    for i in range(len(offsets)):
+        me, since = numbers[lanes[i]], times[lanes[i]]
+        mine = me - me % cluster
+        first = offsets[i] // unit
+        for k in range(count):
+            reader, entry = entries[first + k] >> 26, old[i * count + k]
+            flags = 0
+            if not mine <= reader < mine + cluster:
+                flags |= blocks
+            if entry >= 0:
+                earlier = entry >> 26
+                recent = earlier // threads == reader // threads and entry & 0xFFFFFF >= since
+                if recent and (earlier != reader or entry & (1 << 25) != 0):
+                    flags |= 1 << 25
+                if entry & (1 << 24) != 0 or (earlier != reader and earlier // cluster != reader // cluster):
+                    flags |= blocks
+            if flags != 0:
+                entries[first + k] |= flags
+
+
+def _finish_readers_code(
+    entries: Array, offsets: Array, count: Any, unit: Any, lanes: Array, numbers: Array, now: Any
+) -> None:  # fmt: skip
+    """Move the entries of units that are those of the lanes to the time `now`."""
+    for i in range(len(offsets)):
+        first = offsets[i] // unit
+        for at in range(first, first + count):
+            if entries[at] >> 26 == numbers[lanes[i]]:
+                entries[at] = entries[at] & ~0xFFFFFF | now
+
+
+def _note_writers_code(
+    entries: Array, offsets: Array, count: Any, unit: Any, lanes: Array, numbers: Array, now: Any
+) -> None:  # fmt: skip
+    """Make the entries of units those of the last of the lanes that write them now."""
+    for i in range(len(offsets)):
+        first = offsets[i] // unit
+        for at in range(first, first + count):
+            entries[at] = numbers[lanes[i]] << 26 | now
+
+
+def _kinds(lane_arrays: int, integers: int, last: bool) -> Any:
+    """Types of an entry array, offsets, two integers, arrays by lane, integers, and a last array that is written."""
+
+    def kinds(t: Any) -> tuple[Any, ...]:
+        wide, entries = t.Array(t.int64, 1, "C", readonly=True), t.Array(t.int64, 1, "C")
+        written = (entries,) if last else ()
+        return entries, wide, t.int64, t.int64, *[wide] * lane_arrays, *[t.int64] * integers, *written
+
+    return kinds
+
+
+_suspect = ArrayCode(_suspect_code, _kinds(3, 2, True))
+_note_readers = ArrayCode(_note_readers_code, _kinds(3, 4, True))
+_finish_readers = ArrayCode(_finish_readers_code, _kinds(2, 1, False))
+_note_writers = ArrayCode(_note_writers_code, _kinds(2, 1, False))
+
+
+def _covered(shadow: Shadow, offsets: Array, access: Access) -> tuple[Array, int, int]:
+    """Byte offsets as compiled code reads them, the units of an access from each on, and their bytes."""
+    return np.ascontiguousarray(offsets, np.int64), max(access.size // shadow.unit, 1), shadow.unit
+
+
+def _clear(
+    frame: ThreadFrame, shadow: Shadow, entries: Array, access: Access, lanes: Array, offsets: Array, several: np.int64
+) -> bool:  # fmt: skip
+    """Whether no entry of the units of accesses can be of an access that nothing orders before the lanes' now."""
+    found = np.zeros(1, np.int64)
+    _suspect(
+        entries, *_covered(shadow, offsets, access), lanes, frame.number, frame.order.block_time, frame.grid.threads,
+        several, found,
+    )  # fmt: skip
+    return not found[0]
+
+
+# accesses ----------------------------------------------------------------------------------------------------------
+
+
 def note_read(frame: ThreadFrame, step: Step, access: Access, lanes: Array, place: Place, buffer: Buffer) -> None:
     """Record a read. Raises MemoryFault if another thread wrote the bytes and nothing orders the two."""
     shadow = shadow_of(frame, buffer)
-    units = shadow.units(place.offsets, access.size)
+    lanes = np.ascontiguousarray(lanes, np.int64)
     me = frame.number[lanes][:, None]
     since = frame.order.block_time[lanes][:, None]
-    if shadow.written:
-        entry = shadow.writers[units]
+    if shadow.writers is not None and not _clear(frame, shadow, shadow.writers, access, lanes, place.offsets, _NONE):
+        entry = shadow.writers[shadow.units(place.offsets, access.size)]
         bad = _unordered(frame, entry, me, since, lanes) & (entry >> _THREAD != me)
         _refuse(frame, step, lanes, place, buffer, entry, bad, "reads", "wrote")
     if shadow.updaters is not None and step.bound.modifiers.get("sem") in (None, "weak"):
-        entry = shadow.updaters[units]
+        entry = shadow.updaters[shadow.units(place.offsets, access.size)]
         bad = _unordered(frame, entry, me, since, lanes) & ((entry >> _THREAD != me) | (entry & _MIXED != 0))
         _refuse(frame, step, lanes, place, buffer, entry, bad, "reads", "updated")
     if step.node.opcode == "ldu" or "nc" in step.node.modifiers:
-        _refuse_stale(frame, step, lanes, place, buffer, shadow, units)
+        _refuse_stale(frame, step, lanes, place, buffer, shadow, shadow.units(place.offsets, access.size))
     strong = _is_strong_read(step)
     _judge(frame, step, shared_access.STRONG_READ if strong else shared_access.PLAIN_READ, access, lanes, place, buffer)
     if strong:
         if shadow.strong_readers is None:
-            shadow.strong_readers = np.full(len(shadow.writers), -1, np.int64)
-        _note_last(frame, shadow.strong_readers, units, me, since)
+            shadow.strong_readers = shadow.none()
+        _note_last(frame, shadow.strong_readers, shadow.units(place.offsets, access.size), me, since)
         return
-    old = shadow.readers[units]
-    stamp = np.broadcast_to(me << _THREAD | np.int64(frame.order.clock) & _TIME, units.shape)
-    # The entry must hold the first of several lanes: numpy assigns in the order of memory, so the last assignment wins.
-    shadow.readers[np.ascontiguousarray(units[::-1])] = np.ascontiguousarray(stamp[::-1])
-    first = shadow.readers[units] >> _THREAD
-    threads = frame.grid.threads
-    blocks = np.int64(0) if frame.grid.synchronises else _BLOCKS
-    cluster = threads * frame.grid.cluster_size
-    flags = np.where(first // cluster != me // cluster, blocks, np.int64(0))
-    before = (old >> _THREAD != first) & (old >= 0)
-    if before.any() or (old > 0).any():
-        near = (old >> _THREAD) // threads == first // threads
-        mixed = near & (old & _TIME >= since) & (before | (old & _MIXED != 0))
-        flags |= np.where(mixed & (old >= 0), _MIXED, np.int64(0))
-        far = (old >> _THREAD) // cluster != first // cluster
-        flags |= np.where((before & far) | ((old & _BLOCKS != 0) & (old >= 0)), blocks, np.int64(0))
-    for flag in (_MIXED, _BLOCKS):  # one flag at a time, so that lanes with a common unit write equal values
-        some = units[flags & flag != 0]
-        if len(some):
-            shadow.readers[some] |= flag
+    threads, cluster = frame.grid.threads, frame.grid.threads * frame.grid.cluster_size
+    blocks = _NONE if frame.grid.synchronises else _BLOCKS
+    offsets, count, unit = _covered(shadow, place.offsets, access)
+    with frame.grid.lock:
+        if shadow.readers is None:
+            shadow.readers = shadow.none()
+    _note_readers(
+        shadow.readers, offsets, count, unit, lanes, frame.number, frame.order.block_time, threads, cluster, blocks,
+        np.int64(frame.order.clock) & _TIME, np.empty(len(offsets) * count, np.int64),
+    )  # fmt: skip
 
 
 def note_finished_read(frame: ThreadFrame, access: Access, lanes: Array, offsets: Array, buffer: Buffer) -> None:
     """Record that asynchronous copies of lanes have read until now what they began to read before."""
     shadow = buffer.shadow
-    if shadow is None:
+    if shadow is None or shadow.readers is None:
         return
-    units = shadow.units(offsets, access.size)
-    entry = shadow.readers[units]
     # Of a unit that others have read since, the entry is theirs.
-    mine = entry >> _THREAD == frame.number[lanes][:, None]
-    shadow.readers[units[mine]] = entry[mine] & ~_TIME | np.int64(frame.order.clock) & _TIME
+    now = np.int64(frame.order.clock) & _TIME
+    by = np.ascontiguousarray(lanes, np.int64)
+    _finish_readers(shadow.readers, *_covered(shadow, offsets, access), by, frame.number, now)
 
 
 def check_bulk_read(frame: ThreadFrame, step: Step, lane: int, buffer: Buffer, offsets: Array) -> None:
@@ -112,7 +230,7 @@ def check_bulk_read(frame: ThreadFrame, step: Step, lane: int, buffer: Buffer, o
     offsets: of all its bytes, or of one in each 16.
     """
     shadow = buffer.shadow
-    if shadow is None or not (shadow.written or shadow.updaters is not None):
+    if shadow is None or (shadow.writers is None and shadow.updaters is None):
         return
     units = np.unique(offsets // shadow.unit)
     lanes = np.array([lane])
@@ -157,7 +275,7 @@ def _unfenced(frame: ThreadFrame, shadow: Shadow, units: Array) -> None:
     """Record that threads wrote units that a bulk copy may read."""
     if frame.grid.copies_in_bulk:
         if shadow.unfenced is None:
-            shadow.unfenced = np.zeros(len(shadow.writers), np.bool_)
+            shadow.unfenced = np.zeros(shadow.count, np.bool_)
         shadow.unfenced[units] = True
 
 
@@ -168,7 +286,7 @@ def _refuse_stale(
 
     PTX ISA, ld and ldu: `.nc` loads by a cache that is not coherent, `ldu` loads read-only data. No barrier helps.
     """
-    written = shadow.writers[units] >= 0
+    written = np.zeros(units.shape, np.bool_) if shadow.writers is None else shadow.writers[units] >= 0
     if shadow.updaters is not None:
         written |= shadow.updaters[units] >= 0
     if not written.any():
@@ -189,29 +307,38 @@ def note_write(
     changes: the lanes that write bytes different from those already there.
     """
     shadow = shadow_of(frame, buffer)
-    units = shadow.units(place.offsets, access.size)
-    me = frame.number[lanes][:, None]
+    lanes = np.ascontiguousarray(lanes, np.int64)
     if changes.any():
+        me = frame.number[lanes][:, None]
         since = frame.order.block_time[lanes][:, None]
-        entry = shadow.writers[units]
-        bad = _unordered(frame, entry, me, since, lanes) & (entry >> _THREAD != me) & changes[:, None]
-        _refuse(frame, step, lanes, place, buffer, entry, bad, "overwrites", "wrote")
-        entry = shadow.readers[units]
-        bad = _unordered(frame, entry, me, since, lanes)
-        bad &= (entry >> _THREAD != me) | (entry & (_MIXED | _BLOCKS) != 0)
-        _refuse(frame, step, lanes, place, buffer, entry, bad & changes[:, None], "overwrites", "read")
+        if shadow.writers is not None and not _clear(
+            frame, shadow, shadow.writers, access, lanes, place.offsets, _NONE
+        ):
+            entry = shadow.writers[shadow.units(place.offsets, access.size)]
+            bad = _unordered(frame, entry, me, since, lanes) & (entry >> _THREAD != me) & changes[:, None]
+            _refuse(frame, step, lanes, place, buffer, entry, bad, "overwrites", "wrote")
+        both = _MIXED | _BLOCKS
+        if shadow.readers is not None and not _clear(frame, shadow, shadow.readers, access, lanes, place.offsets, both):
+            entry = shadow.readers[shadow.units(place.offsets, access.size)]
+            bad = _unordered(frame, entry, me, since, lanes)
+            bad &= (entry >> _THREAD != me) | (entry & (_MIXED | _BLOCKS) != 0)
+            _refuse(frame, step, lanes, place, buffer, entry, bad & changes[:, None], "overwrites", "read")
         if shadow.updaters is not None:
-            entry = shadow.updaters[units]
+            entry = shadow.updaters[shadow.units(place.offsets, access.size)]
             bad = _unordered(frame, entry, me, since, lanes) & ((entry >> _THREAD != me) | (entry & _MIXED != 0))
             _refuse(frame, step, lanes, place, buffer, entry, bad & changes[:, None], "overwrites", "updated")
         if shadow.strong_readers is not None:
-            entry = shadow.strong_readers[units]
+            entry = shadow.strong_readers[shadow.units(place.offsets, access.size)]
             bad = _unordered(frame, entry, me, since, lanes) & ((entry >> _THREAD != me) | (entry & _MIXED != 0))
             _refuse(frame, step, lanes, place, buffer, entry, bad & changes[:, None], "overwrites", "read")
     _judge(frame, step, shared_access.PLAIN_WRITE, access, lanes, place, buffer, changes)
-    shadow.writers[units] = me << _THREAD | np.int64(frame.order.clock) & _TIME
-    shadow.written = True
-    _unfenced(frame, shadow, units)
+    now = np.int64(frame.order.clock) & _TIME
+    with frame.grid.lock:
+        if shadow.writers is None:
+            shadow.writers = shadow.none()
+    _note_writers(shadow.writers, *_covered(shadow, place.offsets, access), lanes, frame.number, now)
+    if frame.grid.copies_in_bulk:
+        _unfenced(frame, shadow, shadow.units(place.offsets, access.size))
 
 
 def note_update(frame: ThreadFrame, step: Step, access: Access, lanes: Array, place: Place, buffer: Buffer) -> None:
@@ -220,16 +347,19 @@ def note_update(frame: ThreadFrame, step: Step, access: Access, lanes: Array, pl
     units = shadow.units(place.offsets, access.size)
     me = frame.number[lanes][:, None]
     since = frame.order.block_time[lanes][:, None]
-    entry = shadow.writers[units]
-    bad = _unordered(frame, entry, me, since, lanes) & (entry >> _THREAD != me)
-    _refuse(frame, step, lanes, place, buffer, entry, bad, "updates", "wrote")
-    entry = shadow.readers[units]
-    bad = _unordered(frame, entry, me, since, lanes)
-    bad &= (entry >> _THREAD != me) | (entry & (_MIXED | _BLOCKS) != 0)
-    _refuse(frame, step, lanes, place, buffer, entry, bad, "overwrites" if step.kind == "st" else "updates", "read")
+    if shadow.writers is not None:
+        entry = shadow.writers[units]
+        bad = _unordered(frame, entry, me, since, lanes) & (entry >> _THREAD != me)
+        _refuse(frame, step, lanes, place, buffer, entry, bad, "updates", "wrote")
+    if shadow.readers is not None:
+        entry = shadow.readers[units]
+        bad = _unordered(frame, entry, me, since, lanes)
+        bad &= (entry >> _THREAD != me) | (entry & (_MIXED | _BLOCKS) != 0)
+        verb = "overwrites" if step.kind == "st" else "updates"
+        _refuse(frame, step, lanes, place, buffer, entry, bad, verb, "read")
     _judge(frame, step, shared_access.STRONG_WRITE, access, lanes, place, buffer)
     if shadow.updaters is None:
-        shadow.updaters = np.full(len(shadow.writers), -1, np.int64)
+        shadow.updaters = shadow.none()
     _unfenced(frame, shadow, units)
     _note_last(frame, shadow.updaters, units, me, since)
 
@@ -312,6 +442,8 @@ def _first_unordered(
 def _was_first_reader(frame: ThreadFrame, buffer: Buffer, unit: int, lane: int) -> bool:
     """Whether a lane was the first of the threads that read a unit in one instruction, and no other one read it."""
     assert buffer.shadow is not None
+    if buffer.shadow.readers is None:  # all reads were strong
+        return False
     entry = int(buffer.shadow.readers[unit])
     return entry >= 0 and entry >> _THREAD == int(frame.number[lane]) and not entry & int(_MIXED)
 

@@ -15,11 +15,10 @@ first time stands for all, which can only miss a race.
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
-from ptxdiff.emulator.numeric.vectorise import Array, count_without_compiler, in_place, on_arrays, register_helpers
-from ptxdiff.extras import installed
+from ptxdiff.emulator.kernel.memory.array_code import ArrayCode
+from ptxdiff.emulator.numeric.vectorise import Array, in_place
 
 WRITER, WRITTEN, READ, UPDATED, READ_STRONGLY, TEAM, FIELDS = 0, 1, 2, 5, 8, 11, 12
 SETS = [READ, UPDATED, READ_STRONGLY]
@@ -313,70 +312,20 @@ def _fence(
             unfenced[number] = 0
 
 
-_lock = threading.Lock()
-_made: dict[str, Any] = {}
+def _kinds_of_note(t: Any) -> tuple[Any, ...]:
+    wide, rows = t.Array(t.int64, 1, "C", readonly=True), t.Array(t.int32, 2, "C", readonly=True)
+    units, sets = (t.Array(t.int32, n, "C") for n in (2, 3))
+    parted, free, flags = (t.Array(one, 1, "C") for one in (t.uint8, t.int64, t.bool_))
+    return (
+        t.int64, wide, *[t.int64] * 3, *[wide] * 5, rows, *[t.int64] * 4, units, parted, wide, sets, free, flags
+    )  # fmt: skip
 
 
-class _Integers:
-    """An array as compiled code sees it: elements are read as Python integers, and written modulo its width."""
-
-    def __init__(self, array: Array) -> None:
-        self.array, self.shape = array, array.shape
-        self.ones = (1 << 8 * array.itemsize) - 1
-        self.half = self.ones // 2 + 1 if array.dtype.kind == "i" else 0
-
-    def __len__(self) -> int:
-        return len(self.array)
-
-    def __getitem__(self, at: Any) -> int:
-        return int(self.array[at])
-
-    def __setitem__(self, at: Any, value: int) -> None:
-        self.array[at] = ((value + self.half) & self.ones) - self.half
+def _kinds_of_fence(t: Any) -> tuple[Any, ...]:
+    wide, times = t.Array(t.int64, 1, "C", readonly=True), t.Array(t.int32, 1, "C", readonly=True)
+    units, sets, parted = t.Array(t.int32, 2, "C"), t.Array(t.int32, 3, "C"), t.Array(t.uint8, 1, "C")
+    return parted, *[t.int64] * 3, times, t.int64, units, parted, wide, sets
 
 
-def interpreted(*arguments: Any) -> None:
-    """`_note` in Python, a thousand times slower, where numba is not installed."""
-    count_without_compiler(len(arguments[1]))
-    _note(*_readable(arguments))
-
-
-def _interpreted_fence(*arguments: Any) -> None:
-    """`_fence` in Python."""
-    _fence(*_readable(arguments))
-
-
-def _readable(arguments: tuple[Any, ...]) -> list[Any]:
-    return [_Integers(a) if hasattr(a, "dtype") and a.shape else int(a) for a in arguments]
-
-
-def compiled() -> Any:
-    """`_note` as machine code, which is compiled once and cached on disk; without numba, in Python."""
-    return _machine_code("note") if installed("numba") else interpreted
-
-
-def compiled_fence() -> Any:
-    """`_fence`, as `compiled`."""
-    return _machine_code("fence") if installed("numba") else _interpreted_fence
-
-
-def _machine_code(name: str) -> Any:
-    with _lock:
-        if name not in _made:
-            numba = register_helpers()
-            wide = numba.types.Array(numba.int64, 1, "C", readonly=True)
-            rows = numba.types.Array(numba.int32, 2, "C", readonly=True)
-            units, sets = (numba.types.Array(numba.int32, n, "C") for n in (2, 3))
-            parted, free, flags = (numba.types.Array(t, 1, "C") for t in (numba.uint8, numba.int64, numba.bool_))
-            whole = numba.int64
-            if name == "note":
-                known = (
-                    whole, wide, whole, whole, whole, wide, wide, wide, wide, wide, rows, whole, whole, whole, whole,
-                    units, parted, wide, sets, free, flags,
-                )  # fmt: skip
-                _made[name] = on_arrays(_note, known)
-            else:
-                times = numba.types.Array(numba.int32, 1, "C", readonly=True)
-                told = (parted, whole, whole, whole, times, whole, units, parted, wide, sets)
-                _made[name] = on_arrays(_fence, told)
-    return _made[name]
+note = ArrayCode(_note, _kinds_of_note)
+fence = ArrayCode(_fence, _kinds_of_fence)

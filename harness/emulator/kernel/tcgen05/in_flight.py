@@ -11,8 +11,8 @@ from ptxdiff.emulator.binding.program import Step
 from ptxdiff.emulator.errors import ExecutionError, MemoryFault
 from ptxdiff.emulator.kernel import in_flight
 from ptxdiff.emulator.kernel.in_flight import MemoryFrame, barrier_of, count_arrival, line_of
-from ptxdiff.emulator.kernel.memory.space import CHUNK, Place, tally
 from ptxdiff.emulator.kernel.tcgen05 import cell_access
+from ptxdiff.emulator.kernel.tcgen05.cell_access import Rows
 from ptxdiff.emulator.kernel.tcgen05.memory import CELLS, COLUMNS, CORES, SEVERAL, TensorMemory
 from ptxdiff.emulator.numeric.vectorise import Array
 from ptxdiff.extras import installed
@@ -72,14 +72,13 @@ _NO_TABLE = np.zeros((0, 0), np.int32)
 
 @dataclass(eq=False)
 class Work:
-    """An operation under way: its thread, the cells that it writes and reads, and the units of shared memory that it
-    reads."""
+    """An operation under way: its thread, the cells that it writes and reads, and the offsets of the chunks of shared
+    memory that it reads."""
 
     step: Step
     lane: int
     written: Array
     read: Array
-    units: list[Array] = field(default_factory=list)
     offsets: list[Array] = field(default_factory=list)
     barrier: int | None = None
 
@@ -114,6 +113,8 @@ class TensorWork:
         self.collectors: dict[tuple[int, str], tuple[str, Array, int]] = {}
         self.fast = frame.grid.cluster_size == 1 and frame.order.team == frame.grid.threads and installed("numba")
         """Whether accesses are checked and recorded in compiled code (`cell_access`)."""
+        if self.fences or not self.fast:  # fences are recorded by cell, and so are accesses without compiled code
+            self.memory.split[:] = 1
 
     # words -----------------------------------------------------------------------------------------------
 
@@ -142,15 +143,16 @@ class TensorWork:
     def refuse(self, step: Step, lane: int, cells: Array, verb: str, *, writes: bool, cores: bool) -> None:
         """Raise MemoryFault for an invalid access to cells. cores: the tensor cores access them for the lane's
         thread."""
-        if not self.suspect(np.array([lane]), cells[None], writes=writes, cores=cores):
+        if self.fast and not self.suspect(np.array([lane]), Rows.of(cells[None]), writes=writes, cores=cores):
             return
+        self.memory.spread_out(cells)
         self._refuse_free(step, lane, cells, verb)
         self._refuse_under_way(step, lane, cells, verb, writes, cores)
         if self.frame.grid.races:
             self._refuse_races(step, lane, cells, verb, writes, cores)
 
     def suspect(
-        self, lanes: Array, cells: Array, *, writes: bool, cores: bool, role: int = 0, accumulator: int = 0
+        self, lanes: Array, cells: Rows, *, writes: bool, cores: bool, role: int = 0, accumulator: int = 0
     ) -> bool:  # fmt: skip
         """Whether accesses may be wrong: `refuse` and, for a role, `_refuse_unordered` then decide.
 
@@ -163,8 +165,8 @@ class TensorWork:
         mine = CORES + order.members(lanes) if cores else np.full(len(lanes), -1)
         after = self.after[lanes] if self.fences else np.zeros(len(lanes), np.int64)
         answer = np.zeros(1, np.uint8)
-        cell_access.compiled("suspect")(
-            np.ascontiguousarray(cells), mine, who, mine if cores else np.zeros(len(lanes), np.int64),
+        cell_access.suspect(
+            cells.first, cells.whole, mine, who, mine if cores else np.zeros(len(lanes), np.int64),
             np.zeros(len(lanes), np.int64) if cores else who + 1, order.block_time[lanes], order.row[lanes], after,
             order.rows, self._agents_by_member(), _AFTER_FLAT, CORES, writes, frame.grid.races, self.fences, role,
             accumulator, memory.open.view(np.uint8).reshape(-1), *memory.records, answer,
@@ -179,13 +181,13 @@ class TensorWork:
         return found
 
     def note(
-        self, kind: int, cells: Array, who: Array, since: Array | None = None, role: int = 0, accumulator: int = 0,
+        self, kind: int, cells: Rows, who: Array, since: Array | None = None, role: int = 0, accumulator: int = 0,
         known: tuple[Array, Array, Array] | None = None,
     ) -> None:  # fmt: skip
         """Record accesses of a kind of `cell_access`, a row of cells for each accessor."""
         several, warps, finished = known or (NONE, _NO_TABLE, _NO_TABLE)
-        cell_access.compiled("note")(
-            kind, np.ascontiguousarray(cells), who, np.zeros(len(who), np.int64) if since is None else since,
+        cell_access.note(
+            kind, cells.first, cells.whole, who, np.zeros(len(who), np.int64) if since is None else since,
             self.frame.order.clock, role, accumulator, self.fences, several, warps, finished, CORES,
             *self.memory.records,
         )  # fmt: skip
@@ -381,13 +383,13 @@ class TensorWork:
         for cells, role, writes in ((written, roles[0], True), (read, roles[1], False)):
             if not len(cells) or (writes and before is not None):
                 continue
-            if self.suspect(lanes, cells[None], writes=writes, cores=True, role=role, accumulator=number):
+            if self.suspect(lanes, Rows.of(cells[None]), writes=writes, cores=True, role=role, accumulator=number):
                 self.refuse(step, lane, cells, f"gives tcgen05.{name}", writes=writes, cores=True)
                 self._refuse_unordered(step, lane, cells, role, number)
         if len(read):
-            self.note(cell_access.READS, read[None], who, role=roles[1], known=self._known(lanes))
+            self.note(cell_access.READS, Rows.of(read[None]), who, role=roles[1], known=self._known(lanes))
         if before is None:
-            self.note(cell_access.WRITES, written[None], who, role=roles[0], accumulator=number)
+            self.note(cell_access.WRITES, Rows.of(written[None]), who, role=roles[0], accumulator=number)
         else:
             before.written = NONE
         found = Work(step, lane, written, read)
@@ -411,31 +413,30 @@ class TensorWork:
         before = [latest.get((id(cells), lane)) for cells, lane in zip(written, lanes.tolist(), strict=True)]
         if None in before and any(before):
             return False
-        rows = np.stack(written) if None in before else None
-        for cells, role, writes in ((rows, roles[0], True), (read, roles[1], False)):
+        rows = Rows.of(np.stack(written)) if None in before else None
+        of_a = None if read is None else Rows.of(read)
+        for cells, role, writes in ((rows, roles[0], True), (of_a, roles[1], False)):
             if cells is not None and self.suspect(
                 lanes, cells, writes=writes, cores=True, role=role, accumulator=number
             ):
                 return False
-        units = [shared.units(some.reshape(-1), 16) for some in offsets]
-        for some, touched in zip(offsets, units, strict=True):
-            if (shared.under_way[touched] > 0).any():
+        for some in offsets:
+            if frame.owned.destinations.first(some, 16) >= 0:
                 return False
             if frame.grid.races and (
-                shared.unfenced[touched].any()
+                shared.unfenced.first(some, 16) >= 0
                 or shared.written_by_others(some.reshape(-1), 16, np.repeat(lanes, some.shape[1])).any()
             ):
                 return False
         who = CORES + frame.order.members(lanes)
-        if read is not None:
-            self.note(cell_access.READS, read, who, role=roles[1], known=self._known(lanes))
+        if of_a is not None:
+            self.note(cell_access.READS, of_a, who, role=roles[1], known=self._known(lanes))
         if rows is not None:
             self.note(cell_access.WRITES, rows, who, role=roles[0], accumulator=number)
-        for touched in units:
-            tally(shared.source_reads, touched, 1)
+        for some in offsets:
+            frame.owned.sources.add(some, 16, 1)
         for at, lane in enumerate(lanes.tolist()):
             work = Work(step, lane, written[at], NONE if read is None else read[at])
-            work.units = [touched.reshape(len(lanes), -1)[at] for touched in units]
             work.offsets = [some[at] for some in offsets]
             self.flying.append(work)
         for earlier in before:
@@ -445,6 +446,7 @@ class TensorWork:
 
     def _refuse_unordered(self, step: Step, lane: int, cells: Array, role: int, accumulator: int) -> None:
         """Raise MemoryFault if earlier operations of the same thread on the cells need not be over before this one."""
+        self.memory.spread_out(cells)
         bad = unordered(self.memory, cells, role, accumulator)
         if bad.any():
             name = step.bound.spelling.split(".")[1]
@@ -456,31 +458,30 @@ class TensorWork:
         frame, shared, lane, step = self.frame, self.frame.shared, work.lane, work.step
         lanes = np.full(len(offsets), lane)
         name = step.bound.spelling.split(".")[1]
-        frame.refuse_under_way(step, CHUNK, lanes, Place(shared, offsets), f"gives tcgen05.{name}")
-        units = shared.units(offsets, 16)
+        frame.owned.refuse_access(step, lanes, offsets, 16, f"gives tcgen05.{name}")
         if frame.grid.races:
             who = f"the tcgen05.{name} of {frame.who(lane)} reads shared memory at offset"
-            unknown = shared.unfenced[units].any(axis=1)
-            for bad, words in (
-                (
-                    shared.written_by_others(offsets, 16, lanes),
-                    "another thread wrote, and no barrier",
-                ),
-                (unknown, "a thread wrote, and no fence.proxy.async"),
+            racing = np.flatnonzero(shared.written_by_others(offsets, 16, lanes))
+            for first, words in (
+                (int(racing[0]) if len(racing) else -1, "another thread wrote, and no barrier"),
+                (shared.unfenced.first(offsets, 16), "a thread wrote, and no fence.proxy.async"),
             ):
-                if bad.any():
-                    at = int(offsets[np.flatnonzero(bad)[0]]) % shared.size
+                if first >= 0:
+                    at = int(offsets[first]) % shared.size
                     raise self._fault(step, f"{'race: ' * ('bar' in words)}{who} {at}, which {words} lies between")
-        tally(shared.source_reads, units, 1)
-        work.units.append(units.reshape(-1))
+        frame.owned.sources.add(offsets, 16, 1)
         work.offsets.append(offsets)
         if frame.observer is not None:
             frame.observer.tensor_reads(step, lane, work.written, offsets)
 
+    def writer(self, units: Array) -> str:
+        """See `Owner`: no operation of tensor cores writes shared memory."""
+        return ""
+
     def reader(self, units: Array) -> str:
-        """A description of the operation that still reads some units of shared memory; "" if there is none."""
+        """See `Owner`."""
         for one in self.flying:
-            if any(np.isin(u, units).any() for u in one.units):
+            if any(np.isin(self.frame.shared.units(o, 16), units).any() for o in one.offsets):
                 return f"the {one.step.bound.spelling} in line {self.line(one.step)} still reads{self._missing(one)}"
         return ""
 
@@ -499,36 +500,58 @@ class TensorWork:
     def land(self) -> bool:
         """Complete all commits and report to their mbarriers; returns whether there were any."""
         commits, self.commits = self.commits, []
-        for one in commits:
-            self._complete([w for w in self.flying if w.barrier == one.barrier and w.lane == one.lane], one.lane)
-            self._arrive(one)
+        left = commits
+        while left:
+            # Those of different blocks, which order nothing of each other, at once. What an operation of a block did is
+            # recorded before its commit arrives and after the block's earlier commits have.
+            at_once: dict[int, Committed] = {}
+            for one in left:
+                at_once.setdefault(int(self.frame.block[one.lane]) if self.fast else 0, one)
+            left = [one for one in left if all(one is not other for other in at_once.values())]
+            self._complete(list(at_once.values()))
+            for one in at_once.values():
+                self._arrive(one)
         return bool(commits)
 
-    def _complete(self, works: list[Work], lane: int) -> None:
-        """Complete operations of a lane's thread."""
-        memory, frame, over = self.memory, self.frame, {id(work) for work in works}
-        self.flying = [work for work in self.flying if id(work) not in over]
-        who, now = self._cores(lane), frame.order.clock
-        for work in works:
-            if self.fast:
-                one, since = np.array([who]), np.array([now])
-                if len(work.written):
-                    self.note(cell_access.WROTE, work.written[None], one)
-                if len(work.read):
-                    self.note(cell_access.HAS_READ, work.read[None], one, since)
-                continue
+    def _complete(self, commits: list[Committed]) -> None:
+        """Complete the operations that threads have committed."""
+        memory, frame = self.memory, self.frame
+        committed = {(one.lane, one.barrier) for one in commits}
+        works: list[Work] = []
+        staying: list[Work] = []
+        for work in self.flying:
+            (works if (work.lane, work.barrier) in committed else staying).append(work)
+        self.flying, now = staying, frame.order.clock
+        if self.fast:
+            self._note_ends(cell_access.WROTE, [(work.lane, work.written) for work in works])
+            self._note_ends(cell_access.HAS_READ, [(work.lane, work.read) for work in works])
+        for work in () if self.fast else works:
+            who = self._cores(work.lane)
             memory.busy[work.written] -= 1
             memory.note_write(work.written, who, now)
             memory.being_read[work.read] -= 1
             memory.note_read(work.read, who, now, now)
-        units = [some for work in works for some in work.units]
-        if not units:
-            return
-        tally(frame.shared.source_reads, np.concatenate(units), -1)
-        if frame.grid.races:
-            offsets = np.concatenate([some for work in works for some in work.offsets])
-            lanes = np.full(len(offsets), lane)
-            frame.shared.note_finished_read(offsets, 16, lanes, self._agent(lane))
+        agents = {work.lane: self._agent(work.lane) for work in works}
+        for agent in dict.fromkeys(agents.values()):
+            parts = [(work.lane, some) for work in works if agents[work.lane] == agent for some in work.offsets]
+            if not parts:
+                continue
+            offsets = np.concatenate([some for _, some in parts])
+            frame.owned.sources.add(offsets, 16, -1)
+            if frame.grid.races:
+                lanes = np.repeat([lane for lane, _ in parts], [len(some) for _, some in parts])
+                frame.shared.note_finished_read(offsets, 16, lanes, agent)
+
+    def _note_ends(self, kind: int, ended: list[tuple[int, Array]]) -> None:
+        """Record that operations of lanes have ended accesses to cells, in compiled code."""
+        by_size: dict[int, list[tuple[int, Array]]] = {}
+        for lane, cells in ended:
+            by_size.setdefault(len(cells), []).append((lane, cells))
+        by_size.pop(0, None)
+        for some in by_size.values():
+            who = np.array([self._cores(lane) for lane, _ in some])
+            since = np.full(len(some), self.frame.order.clock)
+            self.note(kind, Rows.of(np.stack([cells for _, cells in some])), who, since)
 
     def _agent(self, lane: int) -> int:
         """The member that stands for the operations of a lane's thread, once they are complete."""
@@ -576,11 +599,18 @@ class TensorWork:
 
 @dataclass
 class Unwaited:
-    """Loads or stores of warps (numbered over all blocks) before their wait, and a row of cells for each."""
+    """Loads or stores of warps (numbered over all blocks) before their wait, and a row of cells for each. `rows`: the
+    same for compiled code; None without it."""
 
     warps: Array
     cells: Array
     stores: bool
+    rows: Rows | None
+
+    def some(self, chosen: Array) -> Unwaited:
+        """Those of some of the warps."""
+        rows = self.rows and self.rows.some(chosen)
+        return Unwaited(self.warps[chosen], self.cells[chosen], self.stores, rows)
 
 
 class TensorWaits:
@@ -591,15 +621,16 @@ class TensorWaits:
         self.work = work
         self.unwaited: list[Unwaited] = []
 
-    def accessed(self, warps: Array, cells: Array, stores: bool) -> None:
-        """Record loads or stores of cells, a row for each warp, as under way."""
+    def accessed(self, warps: Array, cells: Array, stores: bool, rows: Rows | None = None) -> None:
+        """Record loads or stores of cells, a row for each warp, as under way. rows: the same for compiled code."""
         if self.work.fast:
-            self.work.note(cell_access.STORES if stores else cell_access.LOADS, cells, *self._by(warps))
+            rows = rows or Rows.of(cells)
+            self.work.note(cell_access.STORES if stores else cell_access.LOADS, rows, *self._by(warps))
         else:
             for warp, some in zip(warps.tolist(), cells, strict=True):
                 self._note(warp, some, stores, begins=True)
-        self.unwaited.append(Unwaited(warps, cells, stores))
-        for warp, some in zip(warps.tolist(), cells, strict=True):
+        self.unwaited.append(Unwaited(warps, cells, stores, rows))
+        for warp, some in zip(warps.tolist(), cells, strict=True) if self.work.fences else ():
             self.work.touch(warp * 32, some)
 
     def _by(self, warps: Array) -> tuple[Array, Array]:
@@ -623,13 +654,14 @@ class TensorWaits:
         for one in self.unwaited:
             mine = np.isin(one.warps, warps) if one.stores == stores else np.zeros(len(one.warps), np.bool_)
             if not mine.all():
-                waiting.append(Unwaited(one.warps[~mine], one.cells[~mine], one.stores) if mine.any() else one)
+                waiting.append(one.some(~mine) if mine.any() else one)
             if not mine.any():
                 continue
-            some, cells = one.warps[mine], one.cells[mine]
-            if self.work.fast:
-                self.work.note(cell_access.STORED if stores else cell_access.LOADED, cells, *self._by(some))
+            over = one if mine.all() else one.some(mine)
+            if over.rows is not None:
+                kind = cell_access.STORED if stores else cell_access.LOADED
+                self.work.note(kind, over.rows, *self._by(over.warps))
                 continue
-            for warp, row in zip(some.tolist(), cells, strict=True):
+            for warp, row in zip(over.warps.tolist(), over.cells, strict=True):
                 self._note(warp, row, stores, begins=False)
         self.unwaited = waiting

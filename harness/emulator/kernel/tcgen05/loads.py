@@ -19,6 +19,7 @@ from ptxdiff.emulator.kernel.builder import KernelBuilder
 from ptxdiff.emulator.kernel.frame import KernelFrame
 from ptxdiff.emulator.kernel.memory.access import address, elements
 from ptxdiff.emulator.kernel.tcgen05.allocation import same
+from ptxdiff.emulator.kernel.tcgen05.cell_access import Rows
 from ptxdiff.emulator.kernel.tcgen05.memory import CELLS, COLUMNS, cell
 from ptxdiff.emulator.kernel.warp.matrices import active_warps
 from ptxdiff.emulator.machine.operations import runs
@@ -133,13 +134,16 @@ def _touch(frame: KernelFrame, step: Step, cells: Array, warps: Array, stores: b
     """Check and record the accesses of each warp."""
     verb = "stores to" if stores else "loads"
     flat = cells.reshape(len(cells), -1)
-    flat = np.concatenate([flat, flat + 1], axis=1) if step.detail.packed else flat
+    along = cells.transpose(0, 2, 1).reshape(len(cells), -1)  # neighbours in memory one after the other
+    if step.detail.packed:
+        flat, along = (np.concatenate([some, some + 1], axis=1) for some in (flat, along))
     # Warps of one block with the same quarter of the lanes may access the same cells, so each is checked after the
     # accesses of those before it.
     quarters = warps * 32 // frame.grid.threads * 4 + frame.thread[warps * 32] // 32 % 4
     apart = len(np.unique(quarters)) == len(warps)
-    if apart and not frame.tensor.suspect(warps * 32, flat, writes=stores, cores=False):
-        frame.tensor_waits.accessed(warps, flat, stores)
+    rows = Rows.of(along) if frame.tensor.fast else None
+    if apart and rows is not None and not frame.tensor.suspect(warps * 32, rows, writes=stores, cores=False):
+        frame.tensor_waits.accessed(warps, along, stores, rows)
         return
     for number, warp in enumerate(warps.tolist()):
         frame.tensor.refuse(step, warp * 32, flat[number], verb, writes=stores, cores=False)
@@ -185,13 +189,13 @@ def _load(frame: KernelFrame, step: Step, active: Array | None) -> tuple[Array, 
     cells = cells_of(frame, step, warps, lanes)
     _touch(frame, step, cells, warps, False)
     memory = frame.tensor.memory
+    along = cells.transpose(0, 2, 1).reshape(-1)  # neighbours in memory one after the other
+    both = []
+    for of in (memory.words, memory.undefined):
+        found = of[along] & np.uint32(0xFFFF) | of[along + 1] << np.uint32(16) if step.detail.packed else of.take(along)
+        both.append(np.ascontiguousarray(found.reshape(-1, cells.shape[1]).T))
     for number, writer in enumerate(step.destinations[: cells.shape[1]]):
-        some = cells[:, number].reshape(-1)
-        value, doubt = memory.words[some], memory.undefined[some]
-        if step.detail.packed:
-            value, doubt = (
-                of[some] & np.uint32(0xFFFF) | of[some + 1] << np.uint32(16) for of in (memory.words, memory.undefined)
-            )
+        value, doubt = both[0][number], both[1][number]
         frame.write_lanes(writer, value, doubt if doubt.any() else None, lanes, active)
         values.append(value)
         doubts.append(doubt)
@@ -207,16 +211,21 @@ def _run_st(frame: KernelFrame, step: Step, active: Array | None) -> None:
     _touch(frame, step, cells, warps, True)
     memory = frame.tensor.memory
     half, low = np.uint32(16), np.uint32(0xFFFF)
+    whole = np.empty((len(step.sources) - 1, len(lanes)), np.uint32)
+    doubts = np.zeros_like(whole)
     for number, reader in enumerate(step.sources[1:]):
         value, mask = frame.read(reader)
-        some = cells[:, number].reshape(-1)
-        given = np.broadcast_to(value, (frame.lanes,))[lanes]
-        doubt = np.zeros_like(given) if mask is None else np.broadcast_to(mask, (frame.lanes,))[lanes]
-        if step.detail.packed:  # the upper halves become undefined
-            memory.words[some], memory.words[some + 1] = given & low, given >> half
-            memory.undefined[some], memory.undefined[some + 1] = doubt | ~low, doubt >> half | ~low
-        else:
-            memory.words[some], memory.undefined[some] = given, doubt
+        whole[number] = np.broadcast_to(value, (frame.lanes,))[lanes]
+        if mask is not None:
+            doubts[number] = np.broadcast_to(mask, (frame.lanes,))[lanes]
+    # Neighbours in memory one after the other. No two registers have the same cell.
+    some = cells.transpose(0, 2, 1).reshape(-1)
+    given, doubt = whole.T.reshape(-1), doubts.T.reshape(-1)
+    if step.detail.packed:  # the upper halves become undefined
+        memory.words[some], memory.words[some + 1] = given & low, given >> half
+        memory.undefined[some], memory.undefined[some + 1] = doubt | ~low, doubt >> half | ~low
+    else:
+        memory.words[some], memory.undefined[some] = given, doubt
 
 
 def _waits(what: str) -> None:

@@ -45,8 +45,9 @@ class TensorMemory:
     `undefined`: undefined bits. `busy`, `being_read`: operations under way that write, or read, a cell.
     `storing`: the warp (from 1) that has not waited for its store to a cell. `loading`: how many warps have not waited
     for their load of a cell. `role`, `accumulator`: what the last operation did with a cell, and the number of the
-    accumulator that a product wrote (`ptxdiff.emulator.kernel.tcgen05.in_flight`). `latest`: how many columns a block
-    has allocated last. `promised`: columns that the other block of a pair has allocated, before a warp of this
+    accumulator that a product wrote (`ptxdiff.emulator.kernel.tcgen05.in_flight`). `split`: the strips whose cells have
+    records of their own (`ptxdiff.emulator.kernel.tcgen05.cell_access`); see `spread_out`. `latest`: how many columns a
+    block has allocated last. `promised`: columns that the other block of a pair has allocated, before a warp of this
     block has asked for them.
     """
 
@@ -58,6 +59,7 @@ class TensorMemory:
         self.storing, self.loading = np.zeros(size, np.int8), np.zeros(size, np.int16)
         self.role, self.accumulator = np.zeros(size, np.int8), np.zeros(size, np.int32)
         self.unfenced = np.zeros(size, np.bool_)
+        self.split = np.zeros(size // 32, np.uint8)
         self.held: list[list[Columns]] = [[] for _ in range(blocks)]
         self.open = np.zeros((blocks, COLUMNS), np.bool_)
         self.promised: list[list[Columns]] = [[] for _ in range(blocks)]
@@ -65,15 +67,24 @@ class TensorMemory:
         self.latest: list[Columns | None] = [None] * blocks
         self.may_allocate: list[Step | None] = [None] * blocks
         self.writer, self.reader = np.full(size, _NOBODY, np.int32), np.full(size, _NOBODY, np.int32)
-        self.written, self.read = np.full(size, -1, np.int32), np.full(size, -1, np.int32)
+        self.written, self.read = np.zeros(size, np.int32), np.zeros(size, np.int32)  # of nobody, so of no meaning
 
     @property
     def records(self) -> tuple[Array, ...]:
         """What is recorded of each cell, as `ptxdiff.emulator.kernel.tcgen05.cell_access` takes it."""
         return (
-            self.busy, self.being_read, self.storing, self.loading, self.role, self.accumulator,
+            self.split, self.busy, self.being_read, self.storing, self.loading, self.role, self.accumulator,
             self.unfenced.view(np.uint8), self.writer, self.reader, self.written, self.read,
         )  # fmt: skip
+
+    def spread_out(self, cells: Array) -> None:
+        """Give some cells the records of their strips, so that they can be looked up by cell."""
+        cells = cells.reshape(-1)
+        strips = cells // CELLS * (CELLS // 32) + cells // (32 * COLUMNS) % 4 * COLUMNS + cells % COLUMNS
+        some = cells[self.split[strips] == 0]
+        first = some - some // COLUMNS % 32 * COLUMNS
+        for of in (*self.records[1:7], self.unfenced, *self.records[8:]):
+            of[some] = of[first]
 
     # columns ---------------------------------------------------------------------------------------------
 

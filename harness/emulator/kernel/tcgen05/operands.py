@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -69,6 +70,32 @@ def accumulator(
     made = Accumulator(key[0], given >> 16, given & 0xFFFF, ws, held, held.reshape(-1), lanes + (given >> 16))
     frame.tensor.accumulators[key] = made
     return made
+
+
+def _of_blocks(some: Sequence[Accumulator], of: Array) -> Array | None:
+    """A view of an array at accumulators of consecutive blocks, blocks x rows x columns; None: not all lanes, or not
+    alike."""
+    first, (m, n) = some[0], some[0].cells.shape
+    alike = all(one.first == first.first and one.block == first.block + number for number, one in enumerate(some))
+    if m != LANES or first.ws or not alike:
+        return None
+    return of.reshape(-1, LANES, COLUMNS)[first.block : first.block + len(some), :, first.first : first.first + n]
+
+
+def read_of_blocks(some: Sequence[Accumulator], of: Array) -> Array:
+    """The values of an array at accumulators of one shape: blocks x m x n."""
+    found = _of_blocks(some, of)
+    return np.stack([one.read(of) for one in some]) if found is None else found
+
+
+def write_of_blocks(some: Sequence[Accumulator], of: Array, what: Array) -> None:
+    """Set the values of an array at accumulators of one shape: blocks x m x n."""
+    found = _of_blocks(some, of)
+    if found is not None:
+        found[...] = what
+        return
+    for one, own in zip(some, what, strict=True):
+        one.write(of, own, None)
 
 
 def codes(frame: KernelFrame, of: Accumulator, kind: str) -> Codes:
@@ -236,6 +263,7 @@ def cells(
 def refuse_unwritten(frame: KernelFrame, step: Step, lane: int, some: Array, name: str) -> None:
     """Raise MemoryFault if an operand lies in cells that were never written."""
     memory = frame.tensor.memory
+    memory.spread_out(some)
     bad = (memory.writer[some] == -1) & (memory.undefined[some] == 0xFFFFFFFF)
     if bad.any():
         number = int(some.reshape(-1)[np.flatnonzero(bad.reshape(-1))[0]])

@@ -28,8 +28,10 @@ from ptxdiff.emulator.kernel.tcgen05.operands import (
     TensorOperand,
     accumulator,
     codes,
+    read_of_blocks,
     store,
     values,
+    write_of_blocks,
 )
 from ptxdiff.emulator.kernel.tcgen05.pairs import members, of_a_pair
 from ptxdiff.emulator.kernel.tensor_cores import Arithmetic
@@ -342,10 +344,10 @@ def _together(frame: KernelFrame, step: Step, lanes: Array, given: list[list[int
     ]
     low = np.uint32(0xFFFF if what.d == "f16" else 0xFFFFFFFF)
     c = np.zeros((count, *shape), np.uint32)
-    for number, one in enumerate(d if enabled else ()):
-        if (one.read(memory.undefined) & low).any():
+    if enabled:
+        if (read_of_blocks(d, memory.undefined) & low).any():
             return False
-        c[number] = one.read(memory.words) & low
+        c = read_of_blocks(d, memory.words) & low
     apart = np.arange(count)[:, None]
     a_cells = None
     if found.places[1] is not None:
@@ -359,14 +361,15 @@ def _together(frame: KernelFrame, step: Step, lanes: Array, given: list[list[int
     for code, operand in in_shared:
         of_first = tensoroperands.shared_offsets(frame, step, lane, code, operand, first)
         some = of_first[None] + apart * shared.size
-        if shared.undefined.reshape(-1, 16)[some // 16].any():
+        chunks = some.reshape(-1) // 16
+        if shared.undefined.reshape(-1, 16).take(chunks, axis=0).view(np.uint64).any():
             return False
         if shared.swizzles is not None:
             kinds = shared.swizzles[some // 16]
             if ((kinds != 0) & (kinds != tensoroperands.swizzle_of(code))).any():
                 return False
         offsets.append(some)
-        octets = shared.bytes.reshape(-1, 16)[some.reshape(-1) // 16]
+        octets = shared.bytes.reshape(-1, 16).take(chunks, axis=0)
         data.append(tensoroperands.arranged_of_blocks(tensoroperands.unpacked(octets, operand), operand, count))
     if not tensor.issue_together(
         step, lanes, [one.flat for one in d], a_cells, offsets, (at[0], what.m, what.n, False)
@@ -379,9 +382,8 @@ def _together(frame: KernelFrame, step: Step, lanes: Array, given: list[list[int
         tensor.collectors.pop((block, "a"), None)
     x, y = _signed(data[0], what.a, what.negate_a), _signed(data[1], what.b, what.negate_b)
     result = np.asarray(_arithmetic(found, what)(x, np.ascontiguousarray(y.transpose(0, 2, 1)), c))
-    defined = np.zeros(shape, np.uint32)
-    for one, own in zip(d, result, strict=True):
-        store(frame, one, own, defined, what.d, None)
+    write_of_blocks(d, memory.words, result)
+    write_of_blocks(d, memory.undefined, np.broadcast_to(~low, result.shape))
     return True
 
 

@@ -16,6 +16,7 @@ from ptxdiff.emulator.numeric.vectorise import Array
 from ptxdiff.emulator.text.nodes import Immediate, Instruction, Pair, Sink
 from ptxdiff.emulator.text.types import TYPES
 
+_EVERY_LANE = 0xFFFFFFFF
 _BITS = np.uint32(1) << np.arange(32, dtype=np.uint32)
 
 
@@ -114,6 +115,10 @@ def _bind_shfl(builder: Builder, node: Instruction, bound: Bound) -> Step:
 @runs("shfl")
 def _run_shfl(frame: KernelFrame, step: Step, active: Array | None) -> None:
     value, mask = frame.read(step.sources[0])
+    alike = all(r.slot == -1 for r in step.sources[1:]) and step.sources[3].pattern == _EVERY_LANE
+    if active is None and alike and not (isinstance(frame, KernelFrame) and frame.owed):
+        _shuffle_alike(frame, step, value, mask)
+        return
     distance = _whole(frame, frame.read(step.sources[1])[0]).astype(np.int64) & 31
     control = _whole(frame, frame.read(step.sources[2])[0]).astype(np.int64)
     members = _members(frame, step, step.sources[3], active)
@@ -127,6 +132,16 @@ def _run_shfl(frame: KernelFrame, step: Step, active: Array | None) -> None:
         doubt |= _whole(frame, mask)[rows, source].reshape(-1)
     frame.write(step.destinations[0], result, doubt if doubt.any() else None, active)
     frame.write(step.destinations[1], inside.reshape(-1).astype(np.uint8), None, active)
+
+
+def _shuffle_alike(frame: KernelFrame, step: Step, value: Array, mask: Any) -> None:
+    """A shuffle with constant operands by all lanes of all warps: the same lanes in each."""
+    distance, control = (np.full((1, 32), r.pattern, np.int64) for r in step.sources[1:3])
+    source, inside = shuffled(step.bound.modifiers["mode"] or "", distance & 31, control)
+    doubt = None if mask is None else _whole(frame, mask).take(source[0], axis=1).reshape(-1)
+    frame.write(step.destinations[0], _whole(frame, value).take(source[0], axis=1).reshape(-1), doubt, None)
+    if step.destinations[1].slot >= 0:
+        frame.write(step.destinations[1], np.tile(inside[0].astype(np.uint8), frame.lanes // 32), None, None)
 
 
 def shuffled(mode: str, distance: Array, control: Array) -> tuple[Array, Array]:

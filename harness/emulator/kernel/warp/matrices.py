@@ -61,9 +61,9 @@ def _bind_stmatrix(builder: KernelBuilder, node: Instruction, bound: Bound) -> S
     return Step("stmatrix", node, bound, (base, *readers), (), detail=access)
 
 
-def _rows(frame: KernelFrame, step: Step, matrix: int, warps: Array) -> tuple[Array, Any]:
-    """The lanes that give the row addresses of a matrix: 8 of each warp."""
-    lanes = (warps[:, None] * 32 + np.arange(8 * matrix, 8 * matrix + 8)).reshape(-1)
+def _rows(frame: KernelFrame, step: Step, matrices: range, warps: Array) -> tuple[Array, Any]:
+    """The lanes that give the row addresses of matrices: of each warp, 8 for each."""
+    lanes = (warps[:, None] * 32 + np.arange(8 * matrices.start, 8 * matrices.stop)).reshape(-1)
     _, found = frame.locate_lanes(step, step.sources[0], step.detail, lanes)
     if any(place.region is not frame.shared for place in found):
         text = f"{frame.who(int(lanes[0]))} or a thread beside it gives the address of a row outside shared memory"
@@ -74,24 +74,24 @@ def _rows(frame: KernelFrame, step: Step, matrix: int, warps: Array) -> tuple[Ar
 @runs("ldmatrix")
 def _run_ldmatrix(frame: KernelFrame, step: Step, active: Array | None) -> None:
     warps, lanes = active_warps(frame, step, active)
-    loaded = []
-    for number in range(len(step.destinations)):  # read all addresses before any write
-        givers, place = _rows(frame, step, number, warps)
-        values, masks = frame.load(step, step.detail, givers, place)
-        data = np.stack(values, 1).view(np.uint16).reshape(-1, 8, 8)
-        doubt = None
-        if any(m is not None for m in masks):
-            whole = [np.zeros_like(v) if m is None else m for m, v in zip(masks, values, strict=True)]
-            doubt = _fragment(np.stack(whole, 1).view(np.uint16).reshape(-1, 8, 8), step)
-        loaded.append((_fragment(data, step), doubt))
-    for writer, (value, doubt) in zip(step.destinations, loaded, strict=True):
-        frame.write_lanes(writer, value, doubt, lanes, active)
+    count = len(step.destinations)
+    if not len(warps):
+        return
+    givers, place = _rows(frame, step, range(count), warps)
+    values, masks = frame.load(step, step.detail, givers, place)
+    data, doubts = _fragments(values, count, step), None
+    if any(m is not None for m in masks):
+        whole = [np.zeros_like(v) if m is None else m for m, v in zip(masks, values, strict=True)]
+        doubts = _fragments(whole, count, step)
+    for number, writer in enumerate(step.destinations):
+        frame.write_lanes(writer, data[number], None if doubts is None else doubts[number], lanes, active)
 
 
-def _fragment(matrix: Array, step: Step) -> Array:
-    if step.bound.modifiers["trans"]:
-        matrix = matrix.transpose(0, 2, 1)
-    return np.ascontiguousarray(matrix).reshape(-1, 64).view(np.uint32).reshape(-1)
+def _fragments(values: list[Array], count: int, step: Step) -> Array:
+    """The registers of `count` matrices, of which each warp has read 8 rows each: registers x lanes."""
+    matrices = np.stack(values, 1).view(np.uint16).reshape(-1, count, 8, 8)
+    order = (1, 0, 3, 2) if step.bound.modifiers["trans"] else (1, 0, 2, 3)
+    return np.ascontiguousarray(matrices.transpose(order)).reshape(count, -1).view(np.uint32)
 
 
 @runs("stmatrix")
@@ -99,7 +99,7 @@ def _run_stmatrix(frame: KernelFrame, step: Step, active: Array | None) -> None:
     warps, lanes = active_warps(frame, step, active)
     for number, reader in enumerate(step.sources[1:]):
         value, mask = frame.read(reader)
-        givers, place = _rows(frame, step, number, warps)
+        givers, place = _rows(frame, step, range(number, number + 1), warps)
         columns = _quads(np.broadcast_to(value, (frame.lanes,))[lanes], step)
         masks = [None] * 4 if mask is None else _quads(np.broadcast_to(mask, (frame.lanes,))[lanes], step)
         frame.store(step, step.detail, givers, place, columns, masks)

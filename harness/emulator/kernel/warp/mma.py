@@ -17,6 +17,7 @@ from ptxdiff.emulator.kernel.frame import KernelFrame
 from ptxdiff.emulator.kernel.memory.access import elements
 from ptxdiff.emulator.kernel.tensor_cores import Arithmetic, arithmetic
 from ptxdiff.emulator.kernel.warp import fragments
+from ptxdiff.emulator.kernel.warp.laid_out import TILES, FragmentLayout
 from ptxdiff.emulator.kernel.warp.matrices import active_warps
 from ptxdiff.emulator.machine.operations import runs
 from ptxdiff.emulator.numeric import tensorcore
@@ -25,16 +26,19 @@ from ptxdiff.emulator.numeric.vectorise import UNSIGNED, Array
 from ptxdiff.emulator.targets import AnyTarget
 from ptxdiff.emulator.text.nodes import Instruction
 from ptxdiff.emulator.text.types import TYPES
+from ptxdiff.extras import installed
 
 
 @dataclass(frozen=True)
 class Product:
-    """An mma. For d, a, b and c: tables of positions, bits of an element, registers of a lane."""
+    """An mma. For d, a, b and c: tables of positions, bits of an element, registers of a lane. `layouts`: see
+    `_layouts`."""
 
     tables: tuple[Array, Array, Array, Array]
     widths: tuple[int, int, int, int]
     counts: tuple[int, int, int, int]
     arithmetic: Arithmetic
+    layouts: tuple[FragmentLayout, ...] = ()
 
     @property
     def elsewhere(self) -> str:
@@ -111,7 +115,7 @@ def _bind_mma(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     readers = tuple(
         builder.read(e, kinds[i], False, f"element of {bound.spelling}") for i in (1, 2, 3) for e in slots[i]
     )
-    detail = Product(tables, widths, counts, how)  # type: ignore[arg-type]
+    detail = Product(tables, widths, counts, how, _layouts(types, tables, how))  # type: ignore[arg-type]
     return Step("mma", node, bound, readers, writers, detail=detail)
 
 
@@ -124,11 +128,71 @@ def _register(name: str) -> str:
 def _run_mma(frame: KernelFrame, step: Step, active: Array | None) -> None:
     product: Product = step.detail
     warps, lanes = active_warps(frame, step, active)
+    if active is None and product.layouts and _run_laid_out(frame, step, product, product.layouts):
+        return
     operands, doubts = factors(frame, step, warps, product.tables, product.widths, product.counts)
     result = product.arithmetic(*operands)
     width = product.widths[0]
     doubt = spread(doubts, result, width) if any(d is not None for d in doubts) else None
     scattered(frame, step.destinations, lanes, product.tables[0], width, result, doubt, active)
+
+
+def _layouts(types: tuple[str, str, str, str], tables: Sequence[Array], how: Arithmetic) -> tuple[FragmentLayout, ...]:
+    """The layouts of d, a, b and c for vectors whose lanes are tiles; empty for other arithmetic."""
+    if how.way != "blocks" or how.model is None or tables[0].shape[2] >= TILES or len(tables[0]) > 1:
+        return ()
+    if not (installed("llvmlite") and installed("numba")):
+        return ()
+    (of_d, of_a, of_b, of_c), terms = (BITS[t] for t in types), how.model.terms
+    down = FragmentLayout(tables[2], of_b, terms, down=True)
+    return (
+        FragmentLayout(tables[0], of_d),
+        FragmentLayout(tables[1], of_a, terms),
+        down,
+        FragmentLayout(tables[3], of_c),
+    )
+
+
+def _run_laid_out(frame: KernelFrame, step: Step, product: Product, layouts: tuple[FragmentLayout, ...]) -> bool:
+    """Compute a product of all warps whose tiles are the lanes of vectors.
+
+    Returns False, with nothing changed, if the definition has to compute some of it, and for undefined bits.
+    """
+    from ptxdiff.emulator.numeric import tensorcore_vectors as vectors  # which loads LLVM
+
+    how, lanes, kept = product.arithmetic, frame.lanes, frame.fragments
+    of_d, of_a, of_b, of_c = layouts
+    assert how.model is not None
+    if not vectors.usable(how.types, how.model, len(of_a.widths)):
+        return False
+    read = [frame.read(r) for r in step.sources]
+    if any(mask is not None for _, mask in read):
+        return False
+    registers, slots = tuple(v for v, _ in read), tuple(r.slot for r in step.sources)
+    wide, first, second = vectors.wide_range(how.types), of_a.count, of_a.count + of_b.count
+
+    def factor(layout: FragmentLayout, some: slice, kind: str, axis: int) -> vectors.Factor:
+        def made() -> vectors.Factor:
+            return vectors.factor(layout.gathered(registers[some], lanes), kind, wide, axis, layout.widths)
+
+        return kept.of((slots[some], kind, wide, axis, layout.shape), registers[some], made)
+
+    a = factor(of_a, slice(first), how.types[1], 3)
+    b = factor(of_b, slice(first, second), how.types[2], 2)
+    some = slice(second, None)
+    c = kept.of(
+        (slots[some], how.types[3], of_c.shape), registers[some], lambda: of_c.gathered(registers[some], lanes)[0]
+    )
+    d, special = vectors.multiplied(a, b, c, how.types, how.model)
+    if special.any():
+        return False
+    found = of_d.scattered(d, lanes)
+    for writer, value in zip(step.destinations, found, strict=True):
+        frame.write(writer, value, None, None)
+    if how.types[0] == how.types[3]:
+        written = tuple(w.slot for w in step.destinations)
+        kept.keep((written, how.types[3], of_c.shape), tuple(found), d)
+    return True
 
 
 def factors(

@@ -15,6 +15,7 @@ register, so the emulator allows it, and the product no longer owns the register
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -23,7 +24,6 @@ import numpy as np
 from ptxdiff.emulator.binding.program import Program, Step
 from ptxdiff.emulator.errors import ExecutionError, MemoryFault
 from ptxdiff.emulator.kernel.in_flight import Groups, MemoryFrame, line_of
-from ptxdiff.emulator.kernel.memory.space import CHUNK, Access, Place, tally
 from ptxdiff.emulator.numeric.vectorise import Array
 
 
@@ -31,15 +31,14 @@ from ptxdiff.emulator.numeric.vectorise import Array
 class Promise:
     """Products of one step before their wait: their warpgroups, the wgmma group of each, and what they own.
 
-    accumulators: how many registers of the step belong to d. `units`: units of shared memory, a row for each warpgroup.
-    `offsets`: the same as offsets of 16-byte chunks.
+    accumulators: how many registers of the step belong to d. `offsets`: of each matrix in shared memory, the offsets of
+    its 16-byte chunks, a row for each warpgroup.
     """
 
     step: Step
     groups: Array
     number: Array
     accumulators: int
-    units: list[Array] = field(default_factory=list)
     offsets: list[Array] = field(default_factory=list)
     copies: set[int] = field(default_factory=set)
     renamed: dict[int, set[int]] = field(default_factory=dict)
@@ -53,6 +52,15 @@ class Promise:
     def inputs(self) -> frozenset[int]:
         """The register slots of a's elements."""
         return elements_of_a(self.step, self.accumulators)
+
+    @property
+    def slots(self) -> Set[int]:
+        """The slots of all registers that the products own."""
+        return self._registers | self.copies if self.copies else self._registers
+
+    @cached_property
+    def _registers(self) -> frozenset[int]:
+        return self.inputs.union(self.results)
 
     def owners(self, slot: int) -> Array:
         """The warpgroups that still own the register: they have not written a new value to it (allowed for a's
@@ -94,7 +102,8 @@ class Promises:
         self.groups = Groups(-(-frame.lanes // 128))
         self._fenced = np.zeros(len(self.groups.closed), np.bool_)
         self._touched: dict[int, Array] = {}
-        self._busy: dict[int, list[Promise]] = {}
+        self._owned: set[int] = set()
+        """The slots of all registers that products own."""
 
     # registers -------------------------------------------------------------------------------------------
 
@@ -102,7 +111,7 @@ class Promises:
         """Called before every other step. Raises ExecutionError if it accesses a register that a product owns."""
         if step.kind == "wgmma":
             return
-        if self._busy:
+        if self._owned:
             read = [r.slot for r in step.sources]
             if step.guard >= 0:
                 read.append(step.guard)
@@ -123,7 +132,7 @@ class Promises:
                     elif writer.slot not in promise.copies:
                         raise self._refusal(step, promise, writer.slot, active, "writes")
             if copied:
-                self._listed()
+                self._list()
         for writer in step.destinations:
             if writer.slot in self.slots:
                 old = self._touched.get(writer.slot)
@@ -131,10 +140,9 @@ class Promises:
 
     def _of(self, slot: int, groups: Array) -> list[Promise]:
         """The products that own a register of some of the warpgroups (a mask)."""
-        found = self._busy.get(slot)
-        if not found:
+        if slot not in self._owned:
             return []
-        return [p for p in found if groups[p.owners(slot)].any()]
+        return [p for p in self.given if slot in p.slots and groups[p.owners(slot)].any()]
 
     def _refusal(self, step: Step, promise: Promise, slot: int, active: Array, verb: str) -> ExecutionError:
         group = next(int(g) for g in promise.owners(slot) if active.reshape(-1, 128)[g].any())
@@ -162,15 +170,16 @@ class Promises:
         issuing = np.zeros(len(self.groups.closed), np.bool_)
         issuing[groups] = True
         active = np.repeat(issuing, 128)[: frame.lanes]
-        kept = {id(p): self._keeps(p, step, results, inputs) for p in self.given}
-        for slot in (*results, *inputs):
-            touched = self._touched.get(slot)
-            if touched is not None and (touched & active).any():
-                lane = int(np.flatnonzero(touched & active)[0])
+        slots = {*results, *inputs}
+        for slot in sorted(slots & self._touched.keys()):
+            touched = self._touched[slot] & active
+            if touched.any():
+                lane = int(np.flatnonzero(touched)[0])
                 text = f"{frame.who(lane)} wrote {frame.program.registers[slot].name}, which this wgmma takes, and no "
                 raise frame.fault(ExecutionError, step, text + "wgmma.fence lies between")
-            for promise in self._busy.get(slot, ()):
-                if slot not in kept[id(promise)] and issuing[promise.owners(slot)].any():
+        for promise in self.given:
+            for slot in sorted((slots & promise.slots) - self._keeps(promise, step, results, inputs)):
+                if issuing[promise.owners(slot)].any():
                     raise self._refusal(step, promise, slot, active, "gives wgmma")
 
     def _keeps(
@@ -198,10 +207,9 @@ class Promises:
         frame, shared = self.frame, self.frame.shared
         flat = offsets.reshape(-1)
         lanes = np.repeat(promise.groups * 128, offsets.shape[1])
-        frame.refuse_under_way(step, CHUNK, lanes, Place(shared, flat), "gives wgmma")
-        units = shared.units(flat, 16)
+        frame.owned.refuse_access(step, lanes, flat, 16, "gives wgmma")
         if frame.grid.races:
-            self._refuse_unfenced(step, lanes, flat, units)
+            self._refuse_unfenced(step, lanes, flat)
             # Where all four warps know the same, the second finds what the first one wrote, and one check finds both.
             order, of_warps = frame.order, promise.groups[:, None] * 128 + 32 * np.arange(4)
             known = order.row[of_warps], order.block_time[of_warps]
@@ -215,14 +223,12 @@ class Promises:
                     text = f"race: the wgmma of {frame.who(int(some[at]))} reads shared memory at offset "
                     text += f"{int(flat[at]) % shared.size}, which another thread wrote, and no barrier lies between"
                     raise frame.fault(MemoryFault, step, text)
-        tally(shared.source_reads, units, 1)
-        promise.units.append(units.reshape(len(promise.groups), -1))
+        frame.owned.sources.add(offsets, 16, 1)
         promise.offsets.append(offsets)
 
-    def _refuse_unfenced(self, step: Step, lanes: Array, flat: Array, units: Array) -> None:
-        bad = self.frame.shared.unfenced[units].any(axis=1)
-        if bad.any():
-            at = int(np.flatnonzero(bad)[0])
+    def _refuse_unfenced(self, step: Step, lanes: Array, flat: Array) -> None:
+        at = self.frame.shared.unfenced.first(flat, 16)
+        if at >= 0:
             text = f"the wgmma of {self.frame.who(int(lanes[at]))} reads shared memory at offset "
             text += (
                 f"{int(flat[at]) % self.frame.shared.size}, which a thread wrote, and no fence.proxy.async lies between"
@@ -244,39 +250,28 @@ class Promises:
             text = f"the descriptor of {name} reads shared memory at offset {int(offsets.reshape(-1)[at])} {reads}; "
             raise self.frame.fault(MemoryFault, step, text + f"a tensor map wrote it {wrote}")
 
-    def refuse_write(self, step: Step, access: Access, lanes: Array, place: Place) -> None:
-        """Raise MemoryFault if lanes write to bytes that a product or a bulk copy may still read."""
-        shared = self.frame.shared
-        units = shared.units(place.offsets, access.size)
-        bad = (shared.source_reads[units] > 0).any(axis=1)
-        if not bad.any():
-            return
-        at = int(np.flatnonzero(bad)[0])
-        offset, lane = int(place.offsets[at]) % shared.size, int(lanes[at])
+    def writer(self, units: Array) -> str:
+        """See `Owner`: products write registers."""
+        return ""
+
+    def reader(self, units: Array) -> str:
+        """See `Owner`."""
         for promise in self.given:
             for number, group in enumerate(promise.groups.tolist()):
-                if any(np.isin(u[number], units[at]).any() for u in promise.units):
-                    text = f"race: {self.frame.who(lane)} writes to shared memory at offset {offset}, which the wgmma "
-                    text += f"in line {line_of(self.frame, promise.step)} still reads"
-                    raise self.frame.fault(MemoryFault, step, text + self._missing(promise, group))
-        text = f"race: {self.frame.who(lane)} writes to shared memory at offset {offset}, which "
-        raise self.frame.fault(MemoryFault, step, text + self.frame.reader(units[at]))
+                if any(np.isin(self.frame.shared.units(o[number], 16), units).any() for o in promise.offsets):
+                    text = f"the wgmma in line {line_of(self.frame, promise.step)} still reads"
+                    return text + self._missing(promise, group)
+        return ""
 
     # groups ----------------------------------------------------------------------------------------------
 
     def give(self, promise: Promise) -> None:
         """Record that a product has been issued."""
         self.given.append(promise)
-        self._list(promise)
+        self._owned |= promise.slots
 
-    def _listed(self) -> None:
-        self._busy = {}
-        for promise in self.given:
-            self._list(promise)
-
-    def _list(self, promise: Promise) -> None:
-        for slot in {*promise.results, *promise.inputs, *promise.copies}:
-            self._busy.setdefault(slot, []).append(promise)
+    def _list(self) -> None:
+        self._owned = set().union(*(promise.slots for promise in self.given))
 
     def commit(self, groups: Array) -> None:
         """Close the group of each warpgroup's products since its last one."""
@@ -293,17 +288,16 @@ class Promises:
                 self._complete(promise, ready)
             if not ready.all():
                 promise.groups, promise.number = promise.groups[~ready], promise.number[~ready]
-                promise.units = [u[~ready] for u in promise.units]
                 promise.offsets = [o[~ready] for o in promise.offsets]
                 staying.append(promise)
         self.given = staying
-        self._listed()
+        self._list()
 
     def _complete(self, promise: Promise, ready: Array) -> None:
         shared, order = self.frame.shared, self.frame.order
-        for units in promise.units:
-            tally(shared.source_reads, units[ready].reshape(-1), -1)
-        if not self.frame.grid.races or not promise.units:
+        for offsets in promise.offsets:
+            self.frame.owned.sources.add(offsets[ready], 16, -1)
+        if not self.frame.grid.races or not promise.offsets:
             return
         # Any thread of the warpgroup hands on that the products have read: CUTLASS lets one thread release a buffer.
         lanes = promise.groups[ready] * 128

@@ -6,6 +6,7 @@ no thread accesses its registers or writes to its matrices.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,7 @@ from ptxdiff.emulator.kernel.memory.access import elements
 from ptxdiff.emulator.kernel.memory.space import SHARED_BASE
 from ptxdiff.emulator.kernel.tensor_cores import Arithmetic
 from ptxdiff.emulator.kernel.warp import fragments, sparse_mma
+from ptxdiff.emulator.kernel.warp.laid_out import FragmentLayout
 from ptxdiff.emulator.kernel.warp.mma import gathered, scattered, spread
 from ptxdiff.emulator.kernel.warp.sparse_mma import Storage
 from ptxdiff.emulator.kernel.wgmma import descriptors
@@ -31,6 +33,7 @@ from ptxdiff.emulator.numeric.tensorcore import BITS, FLOATS, MEASURED, MODELS
 from ptxdiff.emulator.numeric.vectorise import UNSIGNED, Array
 from ptxdiff.emulator.text.nodes import Immediate, Instruction, Operand, Vector
 from ptxdiff.emulator.text.types import TYPES
+from ptxdiff.extras import installed
 
 _MODELS = {"f16": "f16", "bf16": "f16", "tf32": "tf32", "e4m3": "wgmma f8", "e5m2": "wgmma f8"}
 
@@ -59,7 +62,8 @@ class Matrix:
 class GroupProduct:
     """A wgmma. `table`: the positions of a warp's 16 rows of d in its registers. `count`: registers of d.
 
-    `storage`: the layout of a sparse a's metadata; `a` is then its stored half. None: a is dense.
+    `storage`: the layout of a sparse a's metadata; `a` is then its stored half. None: a is dense. `layout`: that of d,
+    for compiled code.
     """
 
     a: Matrix
@@ -68,6 +72,7 @@ class GroupProduct:
     count: int
     arithmetic: Arithmetic
     storage: Storage | None = None
+    layout: FragmentLayout | None = None
 
 
 def accumulators(n: int, bits: int) -> Array:
@@ -144,7 +149,19 @@ def _bound(
         readers.append(builder.read(metadata, TYPES["b32"], False, f"metadata of {bound.spelling}"))
     readers.append(builder.read(operands[2], TYPES["b64"], False, "the descriptor of b"))
     readers.append(builder.read(operands[3], TYPES["pred"], False, "scale-d"))
-    return Step("wgmma", node, bound, tuple(readers), writers, detail=GroupProduct(a, b, table_d, count, how, place))
+    return Step(
+        "wgmma",
+        node,
+        bound,
+        tuple(readers),
+        writers,
+        detail=GroupProduct(a, b, table_d, count, how, place, _layout(table_d, BITS[d_type])),
+    )
+
+
+def _layout(table: Array, width: int) -> FragmentLayout | None:
+    """The layout of d in registers of 32 bits."""
+    return FragmentLayout(table, width) if installed("numba") and width <= 32 else None
 
 
 def _constant(builder: KernelBuilder, node: Instruction, operand: Operand, allowed: tuple[int, int]) -> int:
@@ -173,9 +190,12 @@ def _run_wgmma(frame: KernelFrame, step: Step, active: Array | None) -> None:
         where = where.reshape(len(groups), 64, -1)
     n, width = product.b.rows, BITS[product.arithmetic.types[0]]
     c, of_c = np.zeros((len(groups), 64, n), UNSIGNED[width]), None
+    whole = active is None and len(lanes) == frame.lanes
+    key = tuple(r.slot for r in d_readers), product.arithmetic.types[0], n
     if scale.any():
-        parts, doubts = gathered(frame, d_readers, warps, product.table, width)
-        c = np.where(scale[:, None, None], parts.reshape(c.shape), c)
+        parts, doubts = _accumulators(frame, d_readers, warps, product, key if whole else None)
+        parts = parts.reshape(c.shape)
+        c = parts if scale.all() else np.where(scale[:, None, None], parts, c)
         of_c = None if doubts is None else doubts.reshape(c.shape) & scale[:, None, None]
     if product.a.table is not None:
         parts, doubts = gathered(frame, rest, warps, product.a.table, BITS[product.a.type])
@@ -195,11 +215,33 @@ def _run_wgmma(frame: KernelFrame, step: Step, active: Array | None) -> None:
             spread(doubts_of, result, width) if where is None else sparse_mma.doubted(doubts_of, where, result, width)
         )
     tiles = result.reshape(-1, 16, n)
-    scattered(
-        frame, step.destinations, lanes, product.table, width, tiles,
-        None if doubt is None else doubt.reshape(tiles.shape), active,
-    )  # fmt: skip
+    if whole and doubt is None and product.layout is not None:
+        registers = product.layout.of_tiles(tiles, frame.lanes)
+        for writer, register in zip(step.destinations, registers, strict=True):
+            frame.write(writer, register, None, None)
+        frame.fragments.keep(key, tuple(registers), result)
+    else:
+        scattered(
+            frame, step.destinations, lanes, product.table, width, tiles,
+            None if doubt is None else doubt.reshape(tiles.shape), active,
+        )  # fmt: skip
     frame.promises.give(promise)
+
+
+def _accumulators(
+    frame: KernelFrame, readers: Sequence[ReadSlot], warps: Array, product: GroupProduct, key: Hashable | None
+) -> tuple[Array, Array | None]:
+    """`gathered` of d's registers. key: of what an earlier product kept for all warps (see `Fragments`); None: some
+    warps."""
+    width = BITS[product.arithmetic.types[0]]
+    read = [frame.read(r) for r in readers] if key is not None else []
+    if key is None or any(mask is not None for _, mask in read):
+        return gathered(frame, readers, warps, product.table, width)
+
+    def made() -> Array:
+        return gathered(frame, readers, warps, product.table, width)[0]
+
+    return frame.fragments.of(key, tuple(value for value, _ in read), made), None
 
 
 def signed(codes: Array, matrix: Matrix) -> Array:

@@ -144,18 +144,18 @@ def test_one_check_of_a_warpgroup_finds_what_its_four_warps_find() -> None:
 
 def test_python_records_what_compiled_code_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without numba the same text runs in Python: every table is equal after every access."""
-    machine_code, calls = shared_access.compiled(), 0
+    machine_code, interpreted, calls = shared_access.note.compiled(), shared_access.note.interpreted, 0
 
     def both(*arguments: object) -> None:
         nonlocal calls
         calls += 1
         copies = [a.copy() if isinstance(a, np.ndarray) else a for a in arguments]
-        shared_access.interpreted(*copies)
+        interpreted(*copies)
         machine_code(*arguments)
         for ours, theirs in zip(copies, arguments, strict=True):
             np.testing.assert_array_equal(ours, theirs)
 
-    monkeypatch.setattr(shared_access, "compiled", lambda: both)
+    monkeypatch.setattr(shared_access, "note", both)
     rng = np.random.default_rng(5)
     for trial in range(12):
         order = HappensBefore(96, 96)
@@ -214,15 +214,15 @@ def test_whole_chunks_and_their_units_agree_with_the_history() -> None:
 
 def test_a_fence_covers_exactly_the_writes_that_it_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compiled and in Python, on random tables of two blocks with split chunks, against the sets of each unit."""
-    machine_code, compared = shared_access.compiled_fence(), 0
+    machine_code, interpreted, compared = shared_access.fence.compiled(), shared_access.fence.interpreted, 0
 
     def both(*arguments: object) -> None:
         copies = [a.copy() if isinstance(a, np.ndarray) else a for a in arguments]
-        shared_access._interpreted_fence(*copies)
+        interpreted(*copies)
         machine_code(*arguments)
         np.testing.assert_array_equal(copies[0], arguments[0])
 
-    monkeypatch.setattr(shared_access, "compiled_fence", lambda: both)
+    monkeypatch.setattr(shared_access, "fence", both)
     rng, kept = np.random.default_rng(3), 0
     for trial in range(60):
         order = HappensBefore(192, 96, exact=bool(trial % 3))
@@ -242,8 +242,8 @@ def test_a_fence_covers_exactly_the_writes_that_it_knows(monkeypatch: pytest.Mon
         lanes = np.array([5, 40]) + 96 * (trial % 2)
         times = order.times(lanes)
         times[order.members(lanes)] = (1 << 31) - 1
-        expected = shared.unfenced.copy()
-        for unit in np.flatnonzero(shared.unfenced).tolist():
+        expected = shared.unfenced.marks.copy()
+        for unit in np.flatnonzero(shared.unfenced.marks).tolist():
             row = shared.rows_of(np.array([unit]))[0]
             writer, updates = int(row[shared_access.WRITER]) - 1, shared_access.UPDATED
             known = writer < 0 or row[shared_access.WRITTEN] < times[writer]
@@ -254,6 +254,6 @@ def test_a_fence_covers_exactly_the_writes_that_it_knows(monkeypatch: pytest.Mon
             mine = unit // (256 // UNIT) == trial % 2
             expected[unit] = not (mine and known)
         shared.fence(lanes)
-        np.testing.assert_array_equal(expected, shared.unfenced)
+        np.testing.assert_array_equal(expected, shared.unfenced.marks)
         compared, kept = compared + int((~expected).any()), kept + int(expected.any())
     assert min(compared, kept) > 20

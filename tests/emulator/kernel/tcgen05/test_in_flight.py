@@ -95,3 +95,27 @@ def test_a_commit_without_a_wait_orders_nothing() -> None:
     commit = WAITED.partition("earlier:")[0]
     with pytest.raises(MemoryFault, match="a wait for the mbarrier at offset 24, to which it is committed, must come"):
         ran(mma(), commit, mma(product=SMALL))
+
+
+TWO = """  mov.u32 %r0, smem;
+  add.s32 %r0, %r0, 24;
+  add.s32 %r2, %r0, 8;
+  @%first mbarrier.init.shared::cta.b64 [%r0], 1;
+  @%first mbarrier.init.shared::cta.b64 [%r2], 1;
+  bar.sync 0;
+"""
+AWAIT = """{at}:
+  mbarrier.try_wait.parity.shared::cta.b64 %done, [{barrier}], 0;
+  @!%done bra {at};
+"""
+LOADED = "  tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r10}, [%own+32];\n  tcgen05.wait::ld.sync.aligned;\n"
+
+
+def test_a_commit_completes_no_later_operation() -> None:
+    """Both commits arrive at one moment, and a thread that has waited for the first knows nothing of the second."""
+    later = tm.COMMIT.replace("%r0", "%r2")
+    both = (TWO, mma(), f"  {tm.COMMIT}\n", mma(ELSEWHERE, product=SMALL), f"  {later}\n")
+    first, second = AWAIT.format(at="one", barrier="%r0"), AWAIT.format(at="two", barrier="%r2")
+    ran(*both, first, second, LOADED)
+    with pytest.raises(MemoryFault, match=r"race: .* which a tcgen05 operation of thread 0 wrote"):
+        ran(*both, first, LOADED)

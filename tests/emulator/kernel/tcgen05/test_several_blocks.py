@@ -14,6 +14,7 @@ from ptxdiff.emulator.kernel import run
 from ptxdiff.emulator.kernel.frame import KernelFrame
 from ptxdiff.emulator.kernel.grid import KernelGrid
 from ptxdiff.emulator.kernel.tcgen05 import products
+from ptxdiff.emulator.kernel.tcgen05.cell_access import Rows
 from ptxdiff.emulator.kernel.tcgen05.in_flight import TensorWork
 from ptxdiff.emulator.limits import Deadline
 from tests.emulator.kernel.tcgen05 import test_products
@@ -66,6 +67,10 @@ def body_of(mistake: str = "", store: str = "  " + STORE, product: str = mma(ena
 
 MISTAKES = {
     "a thread writes one word of the matrix": (WORD, "race: the tcgen05.mma of .* reads shared memory at offset 1152"),
+    "a copy to the matrix is under way": (
+        f"  @%one cp.async.ca.shared.global [smem+{tm.DATA + 132}], [%in], 4;\n  fence.proxy.async.shared::cta;\n{MET}",
+        "gives tcgen05.mma shared memory at offset .* an asynchronous copy is under way",
+    ),
     "no fence follows one word of the matrix": (WORD + MET, "fence.proxy.async lies between"),
     "a copy to d is under way": (f"  @%issuer tcgen05.cp.cta_group::1.128x256b [%base+{D}], %a;\n", "still writes"),
     "a store to d is not waited for": (f"  @%last {STORE}", "tcgen05.wait::st must come first"),
@@ -87,8 +92,10 @@ def test_a_mistake_of_the_last_block(together: list[bool], mistake: str, words: 
     assert "(2, 0, 0)" in error.value.message
     assert together == [False]
     together.clear()
-    repaired = "  fence.proxy.async.shared::cta;\n" + STORED + "  tcgen05.wait::ld.sync.aligned;\n" + MET
-    if "cp" not in mistake:
+    repaired = (
+        "  cp.async.wait_all;\n  fence.proxy.async.shared::cta;\n" + STORED + "  tcgen05.wait::ld.sync.aligned;\n" + MET
+    )
+    if "tcgen05.cp" not in mistake:
         ran(body_of(mistake + repaired, product=product))
         assert together == [True, True]
 
@@ -156,6 +163,7 @@ def test_compiled_checks_suspect_all_that_the_checks_refuse(monkeypatch: pytest.
         frame = KernelFrame(grid, 0, 2)
         tensor, memory, order = frame.tensor, frame.tensor.memory, frame.order
         tensor.fast = False
+        memory.split[:] = 1  # the records below are by cell
         memory.open[:, :8] = True
         for _ in range(int(rng.integers(0, 4))):
             order.tick()
@@ -190,7 +198,7 @@ def test_compiled_checks_suspect_all_that_the_checks_refuse(monkeypatch: pytest.
         except PtxError:
             wrong = True
         tensor.fast = True
-        suspect = tensor.suspect(np.array([lane]), cells[None], writes=bool(writes), cores=bool(cores))
+        suspect = tensor.suspect(np.array([lane]), Rows.of(cells[None]), writes=bool(writes), cores=bool(cores))
         assert suspect or not wrong, trial
         refused, passed = refused + wrong, passed + (not suspect)
     assert refused > 60

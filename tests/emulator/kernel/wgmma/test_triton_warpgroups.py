@@ -155,6 +155,31 @@ def test_mistakes_are_reported(change: Callable[[str], str], kind: type[PtxError
     assert re.search(r"triton_kernels\.py:\d+", str(caught.value))
 
 
+def test_a_matrix_to_which_a_copy_is_under_way_is_reported() -> None:
+    """A proxy fence and a barrier after the copies do not replace the wait for them."""
+    found = compiled("matmul")
+    fence = "fence.proxy.async.shared::cta;"
+    waits = replaced(r"(cp\.async\.wait_group\s+\d;)", rf"\1 {fence}")(found.ptx)
+    got, wanted = run(waits, found.shared)
+    np.testing.assert_array_equal(got, wanted)
+    words = "gives wgmma shared memory at offset .* an asynchronous copy is under way"
+    with pytest.raises(MemoryFault, match=words):
+        run(replaced(r"cp\.async\.wait_group\s+\d;", fence)(found.ptx), found.shared)
+
+
+def test_accumulators_of_a_product_of_another_shape_are_reported() -> None:
+    """Products of one shape may accumulate one after the other; of another shape only after a wait."""
+    found = compiled("matmul")
+    product = re.search(r"wgmma\.mma_async\S*\.m64n64k16\S* \{([^}]*)\}, ([^;]*);", found.ptx)
+    assert product
+    registers = ", ".join(product[1].split(",")[:4])
+    small = product[0].replace("m64n64k16", "m64n8k16").replace(product[1], registers)
+    wait = "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; wgmma.fence.sync.aligned;"
+    run(found.ptx.replace(product[0], f"{product[0]} {wait} {small} {wait}", 1), found.shared)
+    with pytest.raises(ExecutionError, match=r"gives wgmma %r\d+, which the wgmma in line .* is still to write"):
+        run(found.ptx.replace(product[0], f"{product[0]} {small} {wait}", 1), found.shared)
+
+
 def test_a_removed_proxy_fence_is_reported() -> None:
     """The fence follows stores to shared memory; after cp.async Triton 3.6 itself writes no fence."""
     found = compiled("matmul", stages=1)
@@ -200,6 +225,19 @@ def test_elements_of_a_may_be_overwritten_but_not_read(behind: str, words: str) 
     got, _ = run(changed, found.shared)
     wanted, _ = run(found.ptx, found.shared)
     np.testing.assert_array_equal(got, wanted)
+
+
+def test_a_copy_of_an_accumulator_belongs_to_the_product_too() -> None:
+    """The compiler moves registers before a wait, and ptxas waits first; another use of the copy is an error."""
+    found = compiled("matmul")
+    register = re.search(r"wgmma\.mma_async\S+ \{(%r\d+)", found.ptx)
+    assert register
+    copy = f"{{ .reg .b32 copy, other; mov.b32 copy, {register[1]};"
+    got, wanted = run(replaced(r"(wgmma\.commit_group\S+;)", rf"\1 {copy} }}")(found.ptx), found.shared)
+    np.testing.assert_array_equal(got, wanted)
+    used = replaced(r"(wgmma\.commit_group\S+;)", rf"\1 {copy} xor.b32 other, copy, copy; }}")(found.ptx)
+    with pytest.raises(ExecutionError, match=r"reads copy, which the wgmma in line \d+ is still to write"):
+        run(used, found.shared)
 
 
 def test_a_store_to_a_matrix_that_is_still_read_is_reported() -> None:
