@@ -24,8 +24,9 @@ from typing import Any, Protocol
 from ptxdiff.records import Result
 from ptxdiff.records.compare import distance
 from ptxdiff.records.escaping import visible
+from ptxdiff.records.nights import state_of
 from ptxdiff.reports.highlight import Language, Line, listing, runs
-from ptxdiff.reports.model import View, command_of, readability, state_of, with_sass
+from ptxdiff.reports.model import View, command_of, readability, with_sass
 
 MARKS = {"": 0, "ours": 1, "triton": 2}
 
