@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from ptxdiff.records import CaseInfo, Offender, Proof, Result, RunRecords, VariantInfo
+from ptxdiff.records import CaseInfo, Offender, Proof, Result, RunRecords, Split, VariantInfo, splits
 from ptxdiff.records.causes import blocks, cause_in_words, cause_of, shown_first
 from ptxdiff.records.nights import RANK, STRENGTH, state_of
 
@@ -360,6 +360,14 @@ class View:
     def expected(self) -> list[FailureGroup]:
         """The failures that cases declare."""
         return failure_groups([r for r in self.records.results if r.expected_failure])
+
+    @cached_property
+    def splits(self) -> dict[str, list[Split]]:
+        """By case, the targets and variants with different bits."""
+        found: dict[str, list[Split]] = defaultdict(list)
+        for split in splits(self.records.results, self.records.disagreements):
+            found[split.case].append(split)
+        return found
 
     @cached_property
     def shown_targets(self) -> list[str]:
