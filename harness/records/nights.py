@@ -34,7 +34,7 @@ RANK = {
     )
 }  # fmt: skip
 """The states of results and items, the worst first. `absent` is the state of what has no result."""
-STRENGTH = {name: rank for rank, name in enumerate(EVIDENCE)}
+STRENGTH: dict[str, int] = {name: rank for rank, name in enumerate(EVIDENCE)}
 
 
 def state_of(result: Result) -> str:
