@@ -58,6 +58,7 @@ def rows_of(runs: Sequence[Any]) -> dict[str, Any]:
                 file["rows"].append({
                     "case": info.case, "variant": name, "target": found[0].key.target,
                     "codes": sum(r.total for r in found), "different": sum(r.different for r in found),
+                    "unchecked": sum(r.unchecked for r in found),
                     "bound": promised_ulp(variant), "expected": any(r.expected_failure for r in found),
                     "ulps": dict(distances), "classes": dict(classes),
                 })  # fmt: skip
@@ -83,7 +84,7 @@ def read() -> dict[str, Any]:
 
 # The plot of a case file, as SVG --------------------------------------------------------------------------------------
 
-ROW, TOP, LEFT, PLOT, RIGHT = 22, 26, 250, 330, 250
+ROW, TOP, LEFT, PLOT, RIGHT = 22, 26, 250, 330, 330
 EQUAL, WRONG, BAND, INK, LINE = "#2f6f4f", "#b3261e", "#cfe5d8", "#222", "#bbb"
 
 
@@ -99,8 +100,9 @@ def words(row: Row) -> str:
     """What a row's codes are, in words."""
     if not row["different"]:
         far = max((max(map(abs, ends(label))) for label in row["ulps"]), default=0)
-        least = "all equal" if not far else f"at most {far:,.0f} ulp, as promised"
-        return f"{row['codes']:,} codes, {least}"
+        least = "none wrong" if not far else f"at most {far:,.0f} ulp, none wrong"
+        free = f"; {row['unchecked']:,} differ where nothing is promised" if row["unchecked"] else ""
+        return f"{row['codes']:,} codes, {least}{free}"
     return f"{row['different']:,} of {row['codes']:,} codes wrong" + (", as declared" if row["expected"] else "")
 
 
@@ -132,8 +134,10 @@ def plot(rows: Sequence[Row]) -> str:
         bound = row["bound"]
         if bound:
             parts.append(_box(x(-bound - 0.5), x(bound + 0.5), top + 2, ROW - 4, BAND))
-        most = math.log1p(max(row["ulps"].values(), default=0))
-        for label, count in sorted(row["ulps"].items(), key=lambda item: ends(item[0])):
+        # Codes without a distance, such as integers, are right at 0.
+        counts = row["ulps"] or {"0": row["codes"] - row["different"] - row["unchecked"]}
+        most = math.log1p(max(1, *counts.values()))
+        for label, count in sorted(counts.items(), key=lambda item: ends(item[0])):
             low, high = ends(label)
             tall = (ROW - 6) * max(0.2, math.log1p(count) / most)
             within = not row["different"] or max(abs(low), abs(high)) <= (bound or 0)

@@ -286,6 +286,7 @@ def catalogue() -> str:
         family = next((_constant(k.value) for c in calls for k in c.keywords if k.arg == "family"), "") or "other"
         variants = [k.value for c in calls for k in c.keywords if k.arg == "variants"]
         names = [_constant(key) for v in variants if isinstance(v, ast.Dict) for key in v.keys]
+        names = list(dict.fromkeys(names))
         if not any(names):  # the file makes them in a loop
             names = list(dict.fromkeys(r["variant"] for r in measured["files"].get(path.stem, {}).get("rows", ())))
         title = (ast.get_docstring(tree) or "").partition("\n\n")[0]
@@ -296,7 +297,7 @@ def catalogue() -> str:
         "Below each family is a plot a case: how far the results of its variants lie from the exact ones, over all"
         f" inputs of a run of the emulator at {run['effort']} effort on {run['date']}. A row is a variant: the height"
         " of a bar is the number of codes at that distance (logarithmic), the band is the promised bound, and red is"
-        " what is wrong. Codes without a distance, such as those of integers, are in the words alone.\n\n"
+        " what is wrong. Right codes without a distance, such as those of integers, are at 0.\n\n"
         "Where a case writes an approximate instruction out, a table below its family has the instruction's largest"
         " error against the exact result, of the emulator's definition, which an H200 confirmed, and a plot shows the"
         " error by the exponent of the argument (instructions of two arguments have none). A case without them has"

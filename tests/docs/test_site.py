@@ -68,20 +68,33 @@ def test_every_case_file_has_a_plot_of_its_distances(tmp_path):
 @pytest.mark.parametrize(
     ("row", "says", "colour"),
     [
-        ({"ulps": {"0": 9}}, "9 codes, all equal", None),
-        ({"ulps": {"0": 8, "-1": 1}, "bound": 1}, "9 codes, at most 1 ulp, as promised", None),
+        ({"ulps": {"0": 9}}, "9 codes, none wrong", None),
+        ({"ulps": {"0": 8, "-1": 1}, "bound": 1}, "9 codes, at most 1 ulp, none wrong", None),
         ({"ulps": {"0": 8, "17..32": 1}, "different": 1}, "1 of 9 codes wrong", distances.WRONG),
         (
             {"ulps": {"0": 8, "-3": 1}, "different": 1, "expected": True},
             "1 of 9 codes wrong, as declared",
             distances.WRONG,
         ),
-        ({"ulps": {}}, "9 codes, all equal", None),  # of integers: they have no distances
+        (
+            {"ulps": {}, "unchecked": 2},
+            "9 codes, none wrong; 2 differ where nothing is promised",
+            None,
+        ),  # of integers: they have no distances
         ({"ulps": {"1": 8, "-9": 1}, "bound": None, "different": 1}, "1 of 9 codes wrong", distances.WRONG),
     ],
 )
 def test_a_plot_says_what_is_wrong_in_words_and_in_colour(row, says, colour):
-    whole = {"case": "a<b", "variant": "v", "codes": 9, "different": 0, "bound": 0, "expected": False, **row}
+    whole = {
+        "case": "a<b",
+        "variant": "v",
+        "codes": 9,
+        "different": 0,
+        "unchecked": 0,
+        "bound": 0,
+        "expected": False,
+        **row,
+    }
     drawn = distances.plot([whole])
     assert says in drawn
     assert (distances.WRONG in drawn) == (colour is not None)
