@@ -20,6 +20,9 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))  # Sphinx runs this file from `docs`
+
+from docs import distances  # noqa: E402
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -275,17 +278,26 @@ def exit_codes() -> str:
 def catalogue() -> str:
     """Every case file with its variants' names, parsed and not imported, and the errors of its approximate forms."""
     families: dict[str, list[tuple[str, str, str]]] = defaultdict(list)
+    measured = distances.read()
+    run = measured["run"]
     for path in _case_files():
         tree = ast.parse(path.read_text(encoding="utf-8"))
         calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and getattr(n.func, "id", "") == "Case"]
         family = next((_constant(k.value) for c in calls for k in c.keywords if k.arg == "family"), "") or "other"
         variants = [k.value for c in calls for k in c.keywords if k.arg == "variants"]
         names = [_constant(key) for v in variants if isinstance(v, ast.Dict) for key in v.keys]
+        names = list(dict.fromkeys(names))
+        if not any(names):  # the file makes them in a loop
+            names = list(dict.fromkeys(r["variant"] for r in measured["files"].get(path.stem, {}).get("rows", ())))
         title = (ast.get_docstring(tree) or "").partition("\n\n")[0]
         families[family].append((path.stem, title, ", ".join(f"`{n}`" for n in names if n)))
     plots = approximate_forms()
     head = "Cases that come with ptxdiff; `ptxdiff new mine --from NAME` copies one."
     about = (
+        "Below each family is a plot a case: how far the results of its variants lie from the exact ones, over all"
+        f" inputs of a run of the emulator at {run['effort']} effort on {run['date']}. A row is a variant: the height"
+        " of a bar is the number of codes at that distance (logarithmic), the band is the promised bound, and red is"
+        " what is wrong. Right codes without a distance, such as those of integers, are at 0.\n\n"
         "Where a case writes an approximate instruction out, a table below its family has the instruction's largest"
         " error against the exact result, of the emulator's definition, which an H200 confirmed, and a plot shows the"
         " error by the exponent of the argument (instructions of two arguments have none). A case without them has"
@@ -294,9 +306,12 @@ def catalogue() -> str:
     )
     parts = ["# The catalogue", head, about]
     for family, rows in sorted(families.items(), key=lambda item: (item[0] == "other", item[0])):
-        cells = [(f"[`{c}`](#errors-of-{_slug(c)})" if c in plots else f"`{c}`", *rest) for c, *rest in rows]
+        cells = [(f"[`{c}`](#distances-of-{_slug(c)})", *rest) for c, *rest in rows]
         parts += [f"## {family[0].upper()}{family[1:]}", table(("case", "what it tests", "variants"), cells)]
-        for case in (c for c, *_ in rows if c in plots):
+        for case, *_ in rows:
+            parts += [f"(distances-of-{_slug(case)})=\n**Distances of {case}**", *_distances(case, measured)]
+            if case not in plots:
+                continue
             forms = plots[case]
             alternative = "; ".join(f"{form}: {_largest_errors(errors)}" for form, errors in forms.items())
             worst = table(("form", "largest error"), [(f"`{f}`", _largest_errors(e)) for f, e in forms.items()])
@@ -304,6 +319,16 @@ def catalogue() -> str:
             if any(errors["profile"] for errors in forms.values()):
                 parts.append(f"![Largest error by exponent. {alternative}](errors/{case}.svg)")
     return "\n\n".join(parts)
+
+
+def _distances(case: str, measured: Mapping[str, Any]) -> list[str]:
+    """The plot of a case with what it says in words, and a note if the case file is another by now."""
+    found = measured["files"].get(case)
+    if found is None:
+        return ["Not measured yet: `ptxdiff run` with this case has its distances in the report."]
+    changed = distances.digest(ROOT / "cases" / f"{case}.py") != found["digest"]
+    note = ["The case file has changed since this plot was made."] if changed else []
+    return [f"![{distances.alternative(found['rows'])}](distances/{case}.svg)", *note]
 
 
 def _case_files() -> list[Path]:
@@ -363,6 +388,12 @@ def _definitions(text: str, names: set[str]) -> str:
     return "\n".join(taken.values())
 
 
+def write_distances(folder: Path) -> None:
+    """Write the plot of distances of each case."""
+    for case, found in distances.read()["files"].items():
+        _write(folder / f"{case}.svg", distances.plot(found["rows"]))
+
+
 def write_plots(folder: Path) -> None:
     """Write the plot of each case with approximate forms. A plot that has not changed keeps its time."""
     from ptxdiff.cli.conformance import write
@@ -404,6 +435,7 @@ def write_pages(folder: Path) -> None:
     for name, page in PAGES.items():
         _write(folder / f"{name}.md", page())
     write_plots(folder / "errors")
+    write_distances(folder / "distances")
 
 
 def _write(path: Path, text: str) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from textwrap import dedent
 from typing import Any
 
-from ptxdiff.records import CaseInfo, Offender, Result, Split, VariantInfo, splits
+from ptxdiff.records import CaseInfo, Offender, Result, Split, VariantInfo
 from ptxdiff.records.compare import distance
 from ptxdiff.reports.charts import FailingMap, failing_map
 from ptxdiff.reports.highlight import Language, Line, Span, excerpt, listing, runs
@@ -161,7 +161,7 @@ def case_page(
         maps=[m for row in rows if (m := failing_map(row)) is not None],
         swept=sorted((r for r in results if r.sweep or r.notes), key=lambda r: (not r.sweep, -r.total)),
         machine=_machine_runs(view, results),
-        splits=splits(results, view.records.disagreements),
+        splits=view.splits.get(name, []),
         spreads={row.variant: spread(row) for row in rows},
     )
 
@@ -232,8 +232,8 @@ def spread(row: Row) -> Spread | None:
     Codes may pass beyond the promised bound, by a permitted flush for example; the words say so.
     """
     ranges: dict[str, tuple[int, int]] = {}
-    for r in row.results:
-        for where, (low, high) in r.ranges.items():
+    for found in {id(r.ranges): r.ranges for r in row.results}.values():  # equal ones are one object
+        for where, (low, high) in found.items():
             before = ranges.get(where, (low, high))
             ranges[where] = (min(low, before[0]), max(high, before[1]))
     exponents = {int(where): where for where in ranges if where.lstrip("-").isdigit()}

@@ -171,20 +171,34 @@ def ptx_lines(ptx: str) -> Iterator[Line]:
     mark: Mark = ""
     count = 0
     for number, raw in enumerate(ptx.splitlines(), 1):
-        text = raw.strip()
-        if text == BEGIN:
+        kind, text = _ptx_line(raw)
+        if kind == "code" or (kind == "comment" and mark == "ours"):
+            yield Line(number, text, mark, count if mark == "ours" else 0)
+        elif kind == BEGIN:
             mark, count = "ours", count + 1
-        elif text in (END, TRITON_END):
+        elif kind == END:
             mark = ""
-        elif text == TRITON_BEGIN:
+        elif kind == TRITON_BEGIN:
             mark = "triton"
-        elif text.startswith(_TAIL):
+        elif kind == "tail":
             return
-        elif text and not text.startswith(_HIDDEN) and (mark == "ours" or not text.startswith("//")):
-            yield Line(number, _tidy(raw), mark, count if mark == "ours" else 0)
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 16)  # the same lines occur in hundreds of texts of a run
+def _ptx_line(raw: str) -> tuple[str, str]:
+    """What a line is, and its text as shown: code, comment, tail, hidden, or a mark, which is the comment itself."""
+    text = raw.strip()
+    if text in (BEGIN, TRITON_BEGIN):
+        return text, ""
+    if text in (END, TRITON_END):
+        return END, ""
+    if text.startswith(_TAIL):
+        return "tail", ""
+    if not text or text.startswith(_HIDDEN):
+        return "hidden", ""
+    return "comment" if text.startswith("//") else "code", _tidy(raw)
+
+
 def _tidy(raw: str) -> str:
     code = re.sub(r"\s*// (?:@|-- |%bb).*", "", raw).rstrip()
     indent = "    " if code[:1].isspace() else ""
@@ -202,20 +216,31 @@ def sass_lines(sass: str) -> Iterator[tuple[int, str]]:
     labels: list[str] = []  # a label belongs to the instruction after it
     found: list[tuple[int, str]] = []
     for raw in sass.splitlines():
-        if m := _SASS_LINE.match(raw):
-            number = int(m["line"])
-        elif m := _SASS_CODE.match(raw):
-            found += [(number, label) for label in labels]
-            found.append((number, _tidy_sass(m["code"])))
-            labels = []
-        elif m := _SASS_LABEL.match(raw):
-            labels.append(f"{m[1]}:")
+        line, code, label = _sass_line(raw)
+        if line is not None:
+            number = line
+        elif code:
+            if labels:
+                found += [(number, name) for name in labels]
+                labels = []
+            found.append((number, code))
+        elif label:
+            labels.append(label)
     while found and found[-1][1].lstrip().startswith(("NOP", "BRA `(.L_x_", ".L_x_")):
         found.pop()
     yield from found
 
 
 @lru_cache(maxsize=1 << 16)
+def _sass_line(raw: str) -> tuple[int | None, str, str]:
+    """A line of nvdisasm as one of three: the PTX line of what follows, an instruction as shown, or a label."""
+    if m := _SASS_LINE.match(raw):
+        return int(m["line"]), "", ""
+    if m := _SASS_CODE.match(raw):
+        return None, _tidy_sass(m["code"]), ""
+    return None, "", f"{m[1]}:" if (m := _SASS_LABEL.match(raw)) else ""
+
+
 def _tidy_sass(code: str) -> str:
     text = re.sub(r"\s+;?$", "", code.rstrip(" ;"))
     return text if text.startswith("@") else f"    {text}"

@@ -7,23 +7,18 @@ the last run that had them. Speed changes where `ptxdiff.reports.history` finds 
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import hashlib
-import json
 import math
 import multiprocessing
 import os
 import re
-import sys
 import threading
-import zlib
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, replace
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -35,21 +30,29 @@ from ptxdiff.records import (
     PLAIN,
     Key,
     RecordError,
-    Result,
     RunRecords,
-    Seal,
-    Timing,
     collector_paused,
-    from_json,
     read,
     read_lines,
     record_files,
 )
-from ptxdiff.records.compare import distance
-from ptxdiff.records.rules import Contents
-from ptxdiff.records.texts import lines_of
+from ptxdiff.records.nights import (
+    RANK,
+    STRENGTH,
+    BitsOf,
+    Item,
+    ItemFacts,
+    NightFacts,
+    bits_read,
+    bits_stored,
+    code,
+    facts_read,
+    facts_stored,
+    night_facts,
+    summary,
+)
 from ptxdiff.reports.forked import MOST
-from ptxdiff.reports.model import RANK, STATES, STRENGTH, Item, State, state_of, target_order, worst_state
+from ptxdiff.reports.model import STATES, State, target_order, worst_state
 from ptxdiff.reports.packing import Keeper
 from ptxdiff.reports.verdict import commit_in, environment_rows, overall_word, revision_in
 
@@ -319,83 +322,13 @@ class History:
         return [f"{n}: {before.get(n, 'unknown')} → {after[n]}" for n in names]
 
 
-@dataclass
-class _Facts:
-    """The facts that are kept of an item's last run."""
-
-    state: str
-    evidence: str
-    ulp: int | None
-    registers: int
-    spills: int
-    instructions: int
-
-
-BitsOf = tuple[Key, str, tuple[int, ...], tuple[str, ...]]
-"""The bits of a result: its key, the digest of its inputs, and first input and digest of each block of outputs."""
-
-
-@dataclass
-class NightFacts:
-    """All that a history needs of one run, without the results themselves.
-
-    digests: of each item's bits. load: the bits of every item, of which a history asks only where a digest changed.
-    """
-
-    run_id: str
-    started: str
-    arguments: tuple[str, ...]
-    environment: Mapping[str, Any]
-    ended: bool
-    counts: Counter[str]
-    items: dict[Item, _Facts]
-    digests: dict[Item, str]
-    timings: list[tuple[tuple[str, str, str, str], float, float]]
-    load: Callable[[], Mapping[Item, Sequence[BitsOf]]]
-
-
-def night_facts(records: RunRecords) -> NightFacts:
-    """The facts of one run."""
-    grouped: dict[Item, list[Result]] = defaultdict(list)
-    for r in records.results:
-        grouped[r.key.item].append(r)
-    counts: Counter[str] = Counter()
-    items = {item: _facts(results, counts) for item, results in grouped.items()}
-    bits = {item: found for item, results in grouped.items() if (found := _bits(results))}
-    run = records.run
-    return NightFacts(
-        run.run_id,
-        run.started,
-        run.arguments,
-        run.environment,
-        records.end is not None,
-        counts,
-        items,
-        {item: _digest(found) for item, found in bits.items()},
-        [(_timing_key(t), t.median, t.noise) for t in records.timings],
-        lambda: bits,
-    )
-
-
-def _bits(results: Iterable[Result]) -> list[BitsOf]:
-    return [
-        (r.key, r.inputs_digest, tuple(b.first for b in r.outputs_digest), tuple(b.digest for b in r.outputs_digest))
-        for r in results
-        if r.outputs_digest
-    ]
-
-
-def _digest(bits: Sequence[BitsOf]) -> str:
-    return hashlib.sha256(repr(bits).encode()).hexdigest()[:32]
-
-
 class HistoryBuilder:
     """Adds runs, oldest first; `finish` returns the history. The newest run is kept whole in `newest`."""
 
     def __init__(self) -> None:
         self.newest: RunRecords | None = None
         self._history = History()
-        self._items: dict[Item, _Facts] = {}
+        self._items: dict[Item, ItemFacts] = {}
         self._known: dict[Item, list[tuple[str, NightFacts]]] = {}  # the nights whose bits of an item were new
         self._seen: set[Item] = set()
         self._last: dict[Item, int] = {}  # the newest run that had it
@@ -407,7 +340,7 @@ class HistoryBuilder:
 
     def add(self, records: RunRecords) -> None:
         """Add the next run."""
-        self.add_night(night_facts(records))
+        self.add_night(night_facts([records.run, *records.results, *records.timings, *filter(None, [records.end])]))
         self.newest = records
 
     def add_night(self, added: NightFacts) -> None:
@@ -455,7 +388,7 @@ class HistoryBuilder:
         history.since = {item: night for item, night in history.since.items() if item in self._seen}
         return history
 
-    def _note_states(self, facts: Mapping[Item, _Facts], night: int) -> None:
+    def _note_states(self, facts: Mapping[Item, ItemFacts], night: int) -> None:
         worst: dict[str, str] = {}
         for (case, *_), fact in facts.items():
             worst[case] = worst_state((fact.state, worst.get(case, "absent")))
@@ -488,7 +421,7 @@ class HistoryBuilder:
     def _compare(
         self,
         night: int,
-        facts: Mapping[Item, _Facts],
+        facts: Mapping[Item, ItemFacts],
         moved: Mapping[Item, list[tuple[BitsOf, int]]],
         asked: tuple[str, ...],
         *,
@@ -577,36 +510,7 @@ class HistoryBuilder:
             yield replace(change, last=last[case, variant, target, night, slower])
 
 
-def _timing_key(t: Timing) -> tuple[str, str, str, str]:
-    host = t.node.partition("/")[0]  # times of different nodes are separate series
-    by = t.key.assembler and f" by {t.key.assembler}"  # so are times of different chosen assemblers
-    return (t.key.case, t.key.variant, t.key.target, f"time {t.key.shape}{by}" + f" on {host}" * bool(host))
-
-
-def _facts(results: Sequence[Result], counts: Counter[str]) -> _Facts:
-    """The facts on an item. The states of its results are added to `counts`, in the same pass over many results."""
-    states = [state_of(r) for r in results]
-    counts.update(states)
-    labels: set[str] = set()
-    registers = spills = instructions = 0
-    for r in results:
-        labels.update(r.ulps)
-        if r.resources:
-            registers = max(registers, r.resources.get("registers", 0))
-            spills = max(spills, r.resources.get("spill_stores", 0) + r.resources.get("spill_loads", 0))
-        if r.instructions:
-            instructions = max(instructions, sum(r.instructions.values()))
-    return _Facts(
-        min(states, key=RANK.__getitem__),
-        min({r.evidence for r in results if r.verdict == "pass"}, key=lambda e: STRENGTH.get(e, 0), default="none"),
-        max(map(distance, labels), default=None),
-        registers,
-        spills,
-        instructions,
-    )
-
-
-def _differences(before: _Facts, now: _Facts) -> Iterator[tuple[str, str, str, bool | None]]:
+def _differences(before: ItemFacts, now: ItemFacts) -> Iterator[tuple[str, str, str, bool | None]]:
     if before.state != now.state:
         yield "verdict", before.state, now.state, RANK[now.state] < RANK[before.state] or now.state == "not run"
     elif before.evidence != now.evidence:
@@ -752,10 +656,7 @@ def _read(
     yield read(newest)
 
 
-# The facts of a night, kept between reports -------------------------------------------------------------------------
-
-_KEY = tuple(f.name for f in dataclasses.fields(Key))
-_key_values = attrgetter(*_KEY)
+# The facts of a night, from its summary, or kept between reports ------------------------------------------------------
 
 
 FORKED_FROM = 1 << 20
@@ -763,50 +664,56 @@ FORKED_FROM = 1 << 20
 
 
 class _Stored:
-    """The facts of the run in one file: those of an earlier report on the same bytes, else read from it.
+    """The facts of the run in one file: those of its summary, or of an earlier report on the same bytes, else read.
 
-    facts, bits: packed; None until they are known. coming: both, from the process that reads the file.
+    facts, bits: as bytes; None until they are known. coming: both, from the process that reads the file.
     """
 
     def __init__(self, file: Path, kept: Keeper | None) -> None:
         self.file = file
         self.coming: Future[tuple[bytes, bytes]] | None = None
-        self._kept, self._digest = kept, b""
-        self.facts: bytes | None = None
+        self._kept = kept
         self.bits: bytes | None = None
-        if kept is not None:
-            with file.open("rb") as opened:
-                self._digest = hashlib.file_digest(opened, "sha256").digest()
-            self.facts = kept.get(b"night", _code(), self._digest)
+        try:
+            self.facts = summary(file)
+        except OSError as e:
+            raise RecordError(f"{file}: {e.strerror or e}") from e
+        if self.facts is None and kept is not None:
+            self.facts = kept.get(b"night", code(), self._digest)
+
+    @functools.cached_property
+    def _digest(self) -> bytes:
+        with self.file.open("rb") as opened:
+            return hashlib.file_digest(opened, "sha256").digest()
 
     def read(self) -> NightFacts:
         """The facts. Raises RecordError."""
-        if self.facts is None:
-            self._make()
-        return _facts_from_json(_unpacked(self.facts or b""), functools.cache(self._load))
+        facts = self.facts or self._make()[0]
+        return facts_read(facts, functools.cache(self._load))
 
-    def _make(self) -> None:
+    def _make(self) -> tuple[bytes, bytes]:
         try:
-            self.facts, self.bits = _made(self.file) if self.coming is None else self.coming.result()
+            facts, bits = _made(self.file) if self.coming is None else self.coming.result()
         except BrokenProcessPool:  # a process was ended, for example because memory is short
-            self.facts, self.bits = _made(self.file)
+            facts, bits = _made(self.file)
         if self._kept is not None:
-            self._kept.put(self.bits, b"bits", _code(), self._digest)
-            self._kept.put(self.facts, b"night", _code(), self._digest)
+            self._kept.put(bits, b"bits", code(), self._digest)
+            self._kept.put(facts, b"night", code(), self._digest)
+        self.bits = bits
+        return facts, bits
 
     def _load(self) -> Mapping[Item, Sequence[BitsOf]]:
-        if self.bits is None and self._kept is not None:
-            self.bits = self._kept.get(b"bits", _code(), self._digest)
-        if self.bits is None:
-            self._make()
-        return _bits_from_json(_unpacked(self.bits or b""))
+        bits = self.bits
+        if bits is None and self._kept is not None:
+            bits = self._kept.get(b"bits", code(), self._digest)
+        return bits_read(bits or self._make()[1])
 
 
 def _made(file: Path) -> tuple[bytes, bytes]:
-    """The facts and the bits of the run in a file, packed."""
+    """The facts and the bits of the run in a file, from its lines."""
     with collector_paused():  # another process knows nothing of its caller's pause
-        facts = night_facts(read(file, texts=False))
-        return _packed(_facts_to_json(facts)), _packed(_bits_to_json(facts.load()))
+        facts = night_facts(read_lines(file))
+        return facts_stored(facts), bits_stored(facts)
 
 
 def _begun(nights: Sequence[_Stored]) -> ProcessPoolExecutor | None:
@@ -822,47 +729,3 @@ def _begun(nights: Sequence[_Stored]) -> ProcessPoolExecutor | None:
     for night in nights:
         night.coming = pool.submit(_made, night.file)
     return pool
-
-
-def _packed(value: Any) -> bytes:
-    return zlib.compress(json.dumps(value, separators=(",", ":")).encode(), 1)
-
-
-def _unpacked(data: bytes) -> Any:
-    return json.loads(zlib.decompress(data))
-
-
-def _facts_to_json(night: NightFacts) -> dict[str, Any]:
-    fields = {f.name: getattr(night, f.name) for f in dataclasses.fields(night) if f.name not in ("items", "load")}
-    items = [[item, dataclasses.astuple(fact)] for item, fact in night.items.items()]
-    return {**fields, "items": items, "digests": list(night.digests.items())}
-
-
-def _facts_from_json(stored: dict[str, Any], load: Callable[[], Mapping[Item, Sequence[BitsOf]]]) -> NightFacts:
-    lists = {
-        "arguments": tuple(stored["arguments"]),
-        "counts": Counter(stored["counts"]),
-        "items": {tuple(item): _Facts(*facts) for item, facts in stored["items"]},
-        "digests": {tuple(item): digest for item, digest in stored["digests"]},
-        "timings": [(tuple(key), median, noise) for key, median, noise in stored["timings"]],
-    }
-    return NightFacts(**{**stored, **lists}, load=load)
-
-
-def _bits_to_json(bits: Mapping[Item, Sequence[BitsOf]]) -> list[Any]:
-    return [[_key_values(key), *rest] for found in bits.values() for key, *rest in found]
-
-
-def _bits_from_json(stored: list[Any]) -> dict[Item, list[BitsOf]]:
-    found: dict[Item, list[BitsOf]] = defaultdict(list)
-    for values, inputs, firsts, digests in stored:
-        key = Key(*values)
-        found[key.item].append((key, inputs, tuple(firsts), tuple(digests)))
-    return found
-
-
-@functools.cache
-def _code() -> bytes:
-    """The text of all that makes the facts of a run from its file."""
-    modules = [history, read, Contents, state_of, distance, from_json, Seal, lines_of, Result]
-    return b"".join(Path(str(sys.modules[m.__module__].__file__)).read_bytes() for m in modules)

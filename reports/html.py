@@ -78,7 +78,7 @@ def write(runs: Iterable[RunRecords], output: Path, *, conformance: LedgerSource
 
 def write_history(
     past: History,
-    newest: RunRecords,
+    newest: RunRecords | View,
     output: Path,
     *,
     conformance: LedgerSource | None = None,
@@ -92,7 +92,8 @@ def write_history(
     """
     book = ledger(conformance) if conformance is not None else None
     with collector_paused():
-        text = page(view(newest), past, book, cache, packets)
+        found = newest if isinstance(newest, View) else view(newest)
+        text = page(found, past, book, cache, packets)
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_bytes(text.encode("utf-8", "replace"))  # a lone surrogate from a case file must not cost the report
     return output
@@ -136,7 +137,7 @@ def page(
             folded=_folded(cases),
             packets=packets,
             left_out=left_out,
-            specifications=_json(charts.specifications() if charts_used else {}),
+            specifications=_json(charts.specifications(cache) if charts_used else {}),
             style=_Asset(_asset("report.css")),
             library=library,
             script=_Asset(script),
@@ -221,6 +222,8 @@ def _trends(case: CasePage, past: History) -> dict[str, list[dict[str, Any]]]:
 
     Times are relative to the first night. A trend of one night is none.
     """
+    if len(past.nights) < 2:
+        return {}
     largest = _largest_size(case, past)
     found: dict[str, list[dict[str, Any]]] = {}
     for (name, variant, target, metric), values in past.series.items():

@@ -13,7 +13,8 @@ from xml.etree import ElementTree as ET
 
 from ptxdiff.records import Result, RunRecords
 from ptxdiff.records.escaping import xml_text
-from ptxdiff.reports.model import STATES, Item, View, reused_words, simplicity, state_of, view, worst_state
+from ptxdiff.records.nights import Item, state_of
+from ptxdiff.reports.model import STATES, View, reused_words, simplicity, view, worst_state
 from ptxdiff.reports.verdict import overall
 
 RED = {"failed"}

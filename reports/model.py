@@ -17,8 +17,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from ptxdiff.records import CaseInfo, Offender, Proof, Result, RunRecords, VariantInfo
+from ptxdiff.records import CaseInfo, Offender, Proof, Result, RunRecords, Split, VariantInfo, splits
 from ptxdiff.records.causes import blocks, cause_in_words, cause_of, shown_first
+from ptxdiff.records.nights import RANK, STRENGTH, state_of
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,6 @@ STATES: dict[str, State] = {
         State("absent", "·", "no record", "not part of this run"),
     )
 }
-RANK = {name: rank for rank, name in enumerate(STATES)}
 
 
 @dataclass(frozen=True)
@@ -76,19 +76,8 @@ PROVED = Evidence(
     "proved", "∀", "proved", "the code around the instructions is right for all inputs, by a solver; no run on a device"
 )
 """Beside the evidence of a pass, which says who computed the bits that were tried."""
-STRENGTH = {name: rank for rank, name in enumerate(reversed(EVIDENCE))}
 
 BACKENDS = ("gpu", "emulator", "assembler", "sass")
-Item = tuple[str, str, str, str]
-
-
-def state_of(result: Result) -> str:
-    """The state of one result. A verdict unknown to this version counts as an error, never as a pass."""
-    if result.expected_failure:
-        return "expected"
-    if result.verdict == "pass":
-        return "assembled" if result.key.backend == "assembler" else "pass"
-    return result.verdict if result.verdict in STATES else "error"
 
 
 def worst_state(states: Iterable[str]) -> str:
@@ -371,6 +360,14 @@ class View:
     def expected(self) -> list[FailureGroup]:
         """The failures that cases declare."""
         return failure_groups([r for r in self.records.results if r.expected_failure])
+
+    @cached_property
+    def splits(self) -> dict[str, list[Split]]:
+        """By case, the targets and variants with different bits."""
+        found: dict[str, list[Split]] = defaultdict(list)
+        for split in splits(self.records.results, self.records.disagreements):
+            found[split.case].append(split)
+        return found
 
     @cached_property
     def shown_targets(self) -> list[str]:

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from ptxdiff.records import RunRecords, splits
+from ptxdiff.records import RunRecords
 from ptxdiff.records.escaping import line
 from ptxdiff.records.escaping import terminal as shown
 from ptxdiff.reports.model import EVIDENCE, PROVED, STATES, Row, View, reasons, view
@@ -30,9 +30,9 @@ LINES_OF_MESSAGE = 24
 SPLITS_SHOWN = 5
 
 
-def terminal(run: RunRecords, *, failures: int = 5, table: bool = True) -> RenderableType:
+def terminal(run: RunRecords | View, *, failures: int = 5, table: bool = True) -> RenderableType:
     """A run for a terminal: the verdict, the matrix, the first `failures` failures, and why items did not run."""
-    found = view(run)
+    found = run if isinstance(run, View) else view(run)
     parts: list[RenderableType] = [*_messages(found, failures)]
     if table and found.rows:
         parts.append(_matrix(found))
@@ -98,7 +98,7 @@ def _not_run(found: View) -> list[RenderableType]:
 
 def _splits(found: View) -> list[RenderableType]:
     """The targets and variants with different bits."""
-    every = splits(found.records.results, found.records.disagreements)
+    every = [split for of_case in found.splits.values() for split in of_case]
     lines = [f"≠ {split}" for split in every[:SPLITS_SHOWN]]
     if len(every) > SPLITS_SHOWN:
         lines.append(f"… {len(every) - SPLITS_SHOWN} more such differences in the report")

@@ -54,6 +54,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Print a table of inputs and outputs. Returns 1 if the emulator refuses the asm, else 0."""
     from ptxdiff.emulator import PtxError, Target, check_pack, emulate
+    from ptxdiff.model.targets import written
 
     inputs = [_input(word) for word in args.input]
     outputs = [_format(name) for name in args.output]
@@ -62,8 +63,9 @@ def main(args: argparse.Namespace) -> int:
     if len({len(units) for _, units in inputs if len(units) > 1}) > 1:
         raise UsageError("the inputs have different numbers of values; give each input equally many, or one value")
     try:
+        args.target = written(args.target)
         Target.parse(args.target)
-    except PtxError as e:
+    except (PtxError, ValueError) as e:
         raise UsageError(str(e)) from None
     arguments = [units for _, units in inputs]
     dtypes = [fmt.storage for fmt in outputs]

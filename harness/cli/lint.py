@@ -128,12 +128,14 @@ def _configuration(args: argparse.Namespace) -> Configuration:
 
 def _check_targets(args: argparse.Namespace) -> None:
     from ptxdiff.emulator import PtxError, Target
+    from ptxdiff.model.targets import written
 
-    for target in args.target:
-        try:
+    try:
+        args.target = [written(target) for target in args.target]
+        for target in args.target:
             Target.parse(target)
-        except PtxError as e:
-            raise UsageError(f"--target: {e}") from None
+    except (PtxError, ValueError) as e:
+        raise UsageError(f"--target: {e}") from None
 
 
 def _check(args: argparse.Namespace) -> None:

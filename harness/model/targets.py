@@ -70,6 +70,14 @@ def normal(name: str) -> str:
     raise ValueError(f"{name!r} is no target that ptxdiff knows; known: {', '.join(KNOWN)}{meant}")
 
 
+def written(name: str) -> str:
+    """The target of code that runs as it is: `sm_90` stays, without the `a`; `hopper` gives `sm_90a`.
+
+    Raises ValueError, with the nearest names, for a word that names none.
+    """
+    return name if re.fullmatch(r"sm_\d+[af]?", name) else normal(name)
+
+
 @dataclass(frozen=True)
 class TargetSet:
     """An immutable set of targets, with the text of its declaration."""

@@ -12,8 +12,8 @@ Reports, comparisons and gates read records and nothing else.
 contradictions that are refused, `seal` the checksums, `compressed` the bytes of files, `texts` the store of texts that
 the runs of a folder share, `lock` the lock on a file, `files` whole files, `merge` several runs as one, `assemblers`
 results by assembler, `agreement` targets and variants with different bits, `evidence` the evidence of passes, `shown`
-texts in each medium, `compare` two runs side by side, `provenance` digests of the bits, `statistics` verdicts on two
-timings, `inregisters` speed in registers and where the faster variant pays.
+texts in each medium, `nights` what a history needs of a run, `compare` two runs side by side, `provenance` digests of
+the bits, `statistics` verdicts on two timings, `inregisters` speed in registers and where the faster variant pays.
 """
 
 from ptxdiff.records.agreement import (

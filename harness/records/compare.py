@@ -14,8 +14,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from ptxdiff.records import EVIDENCE, EXPECTED, Beside, Block, InRegisters, Key, Result, RunRecords, Timing
-from ptxdiff.records.in_registers import UNITS, lost
+from ptxdiff.records.in_registers import UNITS, InRegisters, lost
+from ptxdiff.records.key import Key
+from ptxdiff.records.statistics import Beside
+from ptxdiff.records.types import EVIDENCE, EXPECTED, Block, Result, RunRecords, Timing
 
 KINDS = {
     "vanished": "only in the first run",

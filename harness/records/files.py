@@ -17,6 +17,7 @@ from ptxdiff.records.encoding import parsed, to_text
 from ptxdiff.records.in_registers import InRegisters
 from ptxdiff.records.key import Key
 from ptxdiff.records.lock import FileLock
+from ptxdiff.records.nights import summarise
 from ptxdiff.records.rules import Contents, ContradictionError
 from ptxdiff.records.seal import Seal, SealError
 from ptxdiff.records.texts import (
@@ -73,6 +74,7 @@ class Writer:
         self._lock = threading.Lock()
         self._seal = Seal()
         self._broken = ""
+        self._ended = False
         self._compressor = Compressor() if path.name.endswith(COMPRESSED) else None
         self._store: StoreWriter | None = None
         try:
@@ -123,6 +125,7 @@ class Writer:
                     self._broken = e.strerror or str(e)
                 raise WriteError(f"{self.path}: {e.strerror or e}") from e
             self._seal = seal
+            self._ended = self._ended or any(isinstance(r.record if isinstance(r, Sent) else r, End) for r in records)
 
     def _stored(self, store: StoreWriter, one: Record | Sent) -> Record | Sent:
         """A record for the file: for a text, which is put into the store first, the line that names it."""
@@ -145,10 +148,20 @@ class Writer:
         if self._compressor is not None and not self._file.closed and not self._broken:
             with contextlib.suppress(OSError):  # without it, the lines can be read as well
                 self._compressor.end(self._file)
+                if self._ended:
+                    self._summarise()
         self._file.close()
         if self._store is not None:
             self._store.close()
         self._held.release()
+
+    def _summarise(self) -> None:
+        """Append the run's summary, made from the file as a reader finds it. Without one, a reader takes the lines."""
+        whole = self._file.tell()
+        try:
+            write_all(self._file, summarise(self.path, read_lines(self.path)))
+        except (OSError, ValueError):  # a full disk, for example; a RecordError is a ValueError
+            self._file.truncate(whole)
 
 
 def lines(records: Iterable[Record | Sent], seal: Seal) -> bytes:
@@ -283,6 +296,7 @@ def collector_paused() -> Iterator[None]:
 def collect(records: Iterable[Record], path: Path | None = None) -> RunRecords:
     """Records in order, sorted into a `RunRecords`. The first must be the run's head."""
     found: RunRecords | None = None
+    known: dict[object, Mapping[str, Any]] = {}
     for record in records:
         if isinstance(record, Run):
             found = RunRecords(record, texts=Texts(), path=path)
@@ -295,6 +309,7 @@ def collect(records: Iterable[Record], path: Path | None = None) -> RunRecords:
         elif isinstance(record, StoredText):
             found.stored[record.hash] = record.kind
         elif isinstance(record, Result):
+            _share(record, known)
             found.results.append(record)
         elif isinstance(record, Timing):
             found.timings.append(record)
@@ -311,6 +326,14 @@ def collect(records: Iterable[Record], path: Path | None = None) -> RunRecords:
     if found is None:
         raise RecordError(f"{path}: empty; a records file begins with a run record")
     return found
+
+
+def _share(result: Result, known: dict[object, Mapping[str, Any]]) -> None:
+    """Make equal mappings of results one object, because nothing changes them: they are a third of a run's memory."""
+    fields = vars(result)
+    for name in ("ranges", "fingerprint", "instructions"):
+        if value := fields.get(name):
+            fields[name] = known.setdefault((tuple(value), tuple(value.values())), value)
 
 
 # Records together with their JSON, between processes and from the cache of an earlier run --------------------------

@@ -6,23 +6,25 @@ writer and no reader relies on its name, so runs may write at the same time; a t
 A text is flushed before the record that names it, and is used only if its digest is its name, so that an edited pack
 is detected. `prune` waits for no run: it refuses while one writes.
 
-Files of lines are plain, `.jsonl`, or compressed, `.jsonl.zst`, which is one frame of Zstandard. A writer flushes after
-each write, so that a killed process leaves a frame without an end whose lines can all be read. The frame's window
-reaches over all lines: fifty results of one variant differ in few bytes. Readers decide by the contents of a file, not
-by its name.
+Files of lines are plain, `.jsonl`, or compressed, `.jsonl.zst`, which is one frame of Zstandard, and behind it the
+summary of a run that ended (`ptxdiff.records.nights`). A writer flushes after each write, so that a killed process
+leaves a frame without an end whose lines can all be read. The frame's window reaches over all lines: fifty results of
+one variant differ in few bytes. Readers decide by the contents of a file, not by its name.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
+import hashlib
 import json
 import os
 import secrets
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from ptxdiff.records.types import RecordError, Text, TextKind, WriteError, text_hash
 
@@ -61,6 +63,17 @@ class Texts(MutableMapping[str, Text]):
         return len(self._packed)
 
 
+@functools.cache
+def _decoder() -> Callable[[bytes], Any]:
+    """A decoder of JSON: msgspec's, which takes a fifth of the time, where it is."""
+    try:
+        import msgspec
+    except ImportError:  # it comes with the extra `report`
+        return json.loads
+    found: Callable[[bytes], Any] = msgspec.json.Decoder().decode
+    return found
+
+
 class TextStore:
     """The store of a folder of runs. Making the object touches no file."""
 
@@ -72,6 +85,7 @@ class TextStore:
 
         Texts whose digest is not their name are left out; `faults` receives what is wrong with which pack.
         """
+        decode = _decoder()
         for pack in sorted(self.folder.glob(_PACK), reverse=True):
             try:
                 for line, _ in lines_of(pack):
@@ -79,7 +93,7 @@ class TextStore:
                     if not line or (wanted is not None and name not in wanted):
                         continue
                     try:
-                        text = json.loads(line)["text"]
+                        text = decode(line)["text"]
                     except (ValueError, KeyError, TypeError):  # the writer was stopped within this line
                         text = None
                     if isinstance(text, str) and text_hash(text) == name:
@@ -293,7 +307,9 @@ def _decompressed(path: Path, file: BinaryIO, data: bytes) -> Iterator[bytes]:
     frame = zstd.ZstdDecompressor()
     while data:
         if frame.eof:
-            raise RecordError(f"{path}: bytes after the end of the compressed lines; restore it as it was written")
+            if fault := _fault_of_appendix(data + file.read()):
+                raise RecordError(f"{path}: {fault}; restore it as it was written")
+            return
         try:
             made = frame.decompress(data, _CHUNK)
             if made:
@@ -303,3 +319,52 @@ def _decompressed(path: Path, file: BinaryIO, data: bytes) -> Iterator[bytes]:
         except zstd.ZstdError as e:
             raise RecordError(f"{path}: the compressed lines were changed after they were written: {e}") from None
         data = frame.unused_data if frame.eof and frame.unused_data else file.read(_CHUNK)
+
+
+# What follows the lines of a compressed file -------------------------------------------------------------------------
+#
+# A skippable frame, which other readers of Zstandard pass over: magic, length, digest of what follows, contents, and at
+# the end the length of the whole frame, by which it is found from the end of the file.
+
+_SKIPPABLE = b"\x5d\x2a\x4d\x18"
+_LENGTH = 4
+_HEAD = len(_SKIPPABLE) + _LENGTH
+_SUM = hashlib.sha256().digest_size
+
+
+def appended(contents: bytes) -> bytes:
+    """The bytes that put `contents` behind the lines of a compressed file. Raises ValueError from 4 GiB on."""
+    size = _SUM + len(contents) + _LENGTH
+    if size >= 1 << 8 * _LENGTH:
+        raise ValueError("too much for one frame")
+    tail = contents + (_HEAD + size).to_bytes(_LENGTH, "little")
+    return _SKIPPABLE + size.to_bytes(_LENGTH, "little") + hashlib.sha256(tail).digest() + tail
+
+
+def without_appendix(data: bytes) -> tuple[memoryview, memoryview | None]:
+    """The bytes of a file in two parts: its lines, and the contents of a whole, unchanged appendix; None for none."""
+    view = memoryview(data)
+    begin = len(view) - int.from_bytes(view[-_LENGTH:], "little")
+    if not 0 < begin <= len(view) - _HEAD - _SUM - _LENGTH:
+        return view, None
+    frame = view[begin:]
+    size, contents = frame[len(_SKIPPABLE) : _HEAD], frame[_HEAD + _SUM :]
+    whole = frame[: len(_SKIPPABLE)] == _SKIPPABLE and int.from_bytes(size, "little") == len(frame) - _HEAD
+    if not whole or hashlib.sha256(contents).digest() != frame[_HEAD : _HEAD + _SUM]:
+        return view, None
+    return view[:begin], contents[:-_LENGTH]
+
+
+def _fault_of_appendix(data: bytes | memoryview) -> str:
+    """What is wrong with the bytes behind the lines; "" if they are an appendix, or the beginning of one.
+
+    Its writer may have been stopped within it, which costs no line.
+    """
+    begin, size = bytes(data[: len(_SKIPPABLE)]), int.from_bytes(data[len(_SKIPPABLE) : _HEAD], "little")
+    if not _SKIPPABLE.startswith(begin) or len(data) > _HEAD + max(size, _SUM + _LENGTH):
+        return "bytes after the end of the compressed lines"
+    if len(data) < _HEAD + size:
+        return ""
+    if hashlib.sha256(data[_HEAD + _SUM :]).digest() != data[_HEAD : _HEAD + _SUM]:
+        return "the summary behind the compressed lines was changed after it was written"
+    return ""

@@ -104,6 +104,8 @@ def test_unknown_words_are_usage_errors(capsys, words):
         ),
         (["emulate", "add.f32 $0, $1, $2;", "-i", "float32=1", "-o", "float32"], "$2 names no argument"),
         (["emulate", "mov.b32 $0, $1;", "-i", "float32=1", "-o", "float32", "-t", "x"], "'x' is no target"),
+        (["emulate", "mov.b32 $0, $1;", "-i", "float32=1", "-o", "float32", "-t", "hoper"], "did you mean hopper?"),
+        (["lint", "-t", "hoper", "."], "did you mean hopper?"),
     ],
 )
 def test_invalid_requests_exit_with_code_2_and_a_message(here, capsys, words, message):
@@ -465,3 +467,11 @@ def test_a_misspelt_command_gets_the_nearest_ones(capsys):
 def test_short_names_of_formats_are_known(capsys):
     assert main(["emulate", "add.f32 $0, $1, $1;", "-i", "f32=1.5", "-o", "f32"]) == 0
     assert "3.0" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["hopper", "H100", "sm_90", "90"])
+def test_a_snippet_runs_on_a_target_named_by_its_product(capsys, name):
+    words = ["emulate", "mov.b32 $0, $1;", "-i", "float32=1.5", "-o", "float32", "-t", name]
+    status, out, _ = said(capsys, *words)
+    assert status == 0
+    assert "1.5" in out

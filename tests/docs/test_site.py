@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from docs import generate
+from docs import distances, generate
 from ptxdiff.cli import VERBS
 from ptxdiff.lint.rules import rules
 
@@ -56,6 +56,58 @@ def test_a_case_with_approximate_instructions_has_a_plot_of_their_errors(tmp_pat
     assert "rcp.approx.ftz.f32" in (tmp_path / "rcp.svg").read_text()
     assert "div" in generate.approximate_forms()  # of two arguments: a table, and no plot
     assert "div" not in shown
+
+
+def test_every_case_file_has_a_plot_of_its_distances(tmp_path):
+    generate.write_distances(tmp_path)
+    page = generate.catalogue()
+    cases = {p.stem for p in (ROOT / "cases").glob("[!_]*.py")}
+    assert set(re.findall(r"\(distances/(\w+)\.svg\)", page)) == cases == {p.stem for p in tmp_path.iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("row", "says", "colour"),
+    [
+        ({"ulps": {"0": 9}}, "9 codes, none wrong", None),
+        ({"ulps": {"0": 8, "-1": 1}, "bound": 1}, "9 codes, at most 1 ulp, none wrong", None),
+        ({"ulps": {"0": 8, "17..32": 1}, "different": 1}, "1 of 9 codes wrong", distances.WRONG),
+        (
+            {"ulps": {"0": 8, "-3": 1}, "different": 1, "expected": True},
+            "1 of 9 codes wrong, as declared",
+            distances.WRONG,
+        ),
+        (
+            {"ulps": {}, "unchecked": 2},
+            "9 codes, none wrong; 2 differ where nothing is promised",
+            None,
+        ),  # of integers: they have no distances
+        ({"ulps": {"1": 8, "-9": 1}, "bound": None, "different": 1}, "1 of 9 codes wrong", distances.WRONG),
+    ],
+)
+def test_a_plot_says_what_is_wrong_in_words_and_in_colour(row, says, colour):
+    whole = {
+        "case": "a<b",
+        "variant": "v",
+        "codes": 9,
+        "different": 0,
+        "unchecked": 0,
+        "bound": 0,
+        "expected": False,
+        **row,
+    }
+    drawn = distances.plot([whole])
+    assert says in drawn
+    assert (distances.WRONG in drawn) == (colour is not None)
+    assert "a<b" not in drawn
+
+
+def test_a_plot_that_is_older_than_its_case_says_so():
+    found = distances.read()
+    found["files"]["rcp"]["digest"] = distances.digest(ROOT / "cases" / "rcp.py")
+    assert generate._distances("rcp", found)[1:] == []
+    found["files"]["rcp"]["digest"] = "another"
+    assert "has changed since" in generate._distances("rcp", found)[1]
+    assert "Not measured yet" in generate._distances("a_new_one", found)[0]
 
 
 def test_only_what_a_case_uses_of_a_shared_module_counts():

@@ -6,6 +6,7 @@ import os
 import pytest
 
 from ptxdiff.records import RecordError, Writer
+from ptxdiff.records.texts import without_appendix
 from ptxdiff.reports import history as history_module
 from ptxdiff.reports.history import folder, history
 from tests.support.reports import synthetic
@@ -176,7 +177,8 @@ class Kept(dict):
         self[parts] = data
 
 
-def test_the_history_of_a_folder_is_that_of_its_runs_kept_or_not(base, tmp_path):
+@pytest.mark.parametrize(("form", "least"), [(".jsonl", 6), (".jsonl.zst", 1)], ids=["plain", "with summaries"])
+def test_the_history_of_a_folder_is_that_of_its_runs_kept_or_not(base, tmp_path, form, least):
     """Bits change, change back, and change again; a variant is missing in between; one run has no end."""
     planted = list(synthetic.nights(base, 30))
     runs = [planted[n] for n in (0, 14, 0, 1, 27, 2, 29)]
@@ -188,18 +190,46 @@ def test_the_history_of_a_folder_is_that_of_its_runs_kept_or_not(base, tmp_path)
     expected, _ = history(runs)
     assert {c.kind for c in expected.changes} >= {"bits", "ulp", "vanished", "new"}
     for n, run in enumerate(runs):
-        stored(run, tmp_path / f"{n}.jsonl.zst", shared=True)
+        stored(run, tmp_path / f"{n}{form}", shared=form.endswith("zst"))
     kept = Kept()
-    for reads in (0, 6):
+    for reads in (0, least):
         before = kept.read
         found, newest = history(folder(tmp_path, kept))
         assert (found.changes, found.since, found.series) == (expected.changes, expected.since, expected.series)
         assert found.nights == expected.nights
         assert len(newest.texts) == len(base.texts)
         assert kept.read - before >= reads
-    (tmp_path / "2.jsonl.zst").unlink()
-    stored(dataclasses.replace(runs[4], run=runs[2].run), tmp_path / "2.jsonl.zst", shared=True)
+    (tmp_path / f"2{form}").unlink()
+    stored(dataclasses.replace(runs[4], run=runs[2].run), tmp_path / f"2{form}", shared=form.endswith("zst"))
     assert history(folder(tmp_path, kept))[0].changes != expected.changes
+
+
+def test_a_history_of_runs_that_ended_reads_lines_where_bits_changed_alone(base, tmp_path, monkeypatch):
+    """Of the earlier runs: the newest is always read from its lines."""
+    planted = list(synthetic.nights(base))
+    for n, night in enumerate(planted):
+        stored(night, tmp_path / f"{n:02}.jsonl.zst", shared=True)
+    lines_read = []
+    monkeypatch.setattr(history_module, "_made", lambda file: lines_read.append(int(file.name[:2])) or MADE(file))
+    expected, _ = history(planted)
+    found, newest = history(folder(tmp_path))
+    assert (found.changes, found.since, found.series) == (expected.changes, expected.since, expected.series)
+    assert (found.nights, found.states) == (expected.nights, expected.states)
+    assert newest.results == sorted(planted[-1].results, key=lambda r: r.key.item)
+    assert sorted(lines_read) == [0, *sorted(c.night for c in expected.changes if c.kind in ("bits", "ulp"))]
+
+
+@pytest.mark.parametrize("place", [0.2, 0.5, 0.9])
+def test_a_run_edited_under_its_summary_is_refused(base, tmp_path, place):
+    """One byte of its compressed lines, which nobody would read again if the summary were believed."""
+    for n, night in enumerate(synthetic.nights(base, 3, planted={})):
+        stored(night, tmp_path / f"{n}.jsonl.zst", shared=True)
+    path = tmp_path / "1.jsonl.zst"
+    data = bytearray(path.read_bytes())
+    data[round(place * len(without_appendix(bytes(data))[0]))] ^= 0x10
+    path.write_bytes(data)
+    with pytest.raises(RecordError, match="changed after"):
+        history(folder(tmp_path))
 
 
 def test_an_edited_run_of_a_history_is_refused_although_its_facts_are_kept(base, tmp_path):
@@ -234,13 +264,13 @@ def forked(monkeypatch):
 def test_a_history_read_in_other_processes_is_the_same(base, tmp_path, forked):
     planted = list(synthetic.nights(base, 6))
     for n, night in enumerate(planted):
-        stored(night, tmp_path / f"{n}.jsonl.zst", shared=True)
+        stored(night, tmp_path / f"{n}.jsonl")
     kept = Kept()
     expected, _ = history(planted)
     for store in (None, kept, kept):
         found, _ = history(folder(tmp_path, store))
         assert (found.changes, found.since, found.series) == (expected.changes, expected.since, expected.series)
-    assert forked == [f"{n}.jsonl.zst" for n in range(5)] * 2  # the third time, all facts are kept
+    assert forked == [f"{n}.jsonl" for n in range(5)] * 2  # the third time, all facts are kept
 
 
 def test_an_edited_run_is_refused_in_another_process_too(base, tmp_path, forked):

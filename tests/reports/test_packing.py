@@ -1,5 +1,9 @@
 """Packets that are certainly too large are not made, and the page is the same as if all were tried."""
 
+import base64
+import json
+import zlib
+
 import pytest
 
 from ptxdiff.reports import html, packing
@@ -15,8 +19,8 @@ def base():
 
 def counting(monkeypatch):
     made = []
-    seen = packing.seen  # `compress` reads each packet's content through it, and `_code` reads the module of `compress`
-    monkeypatch.setattr(packing, "seen", lambda content: made.append(1) or seen(content))
+    deflated = packing.deflated  # `compress` ends with it, and `_code` reads the module of `compress`
+    monkeypatch.setattr(packing, "deflated", lambda text: made.append(1) or deflated(text))
     return made
 
 
@@ -39,3 +43,13 @@ def test_the_page_equals_that_of_trying_every_packet(base, tmp_path, monkeypatch
 def test_a_very_wrong_estimate_omits_listings_and_says_so(base, tmp_path, monkeypatch):
     monkeypatch.setattr(packing, "_quickly", lambda text: 1 << 40)
     assert "For size, no listing is kept on this page" in written(tmp_path, base)
+
+
+@pytest.mark.parametrize(
+    "text", ["a\x1bb", "\u202ex", "\ud800", "\\x1b", "\\", "a\nb\t", "\r", "\x7f", "\x08", '"', "é", "\\n\\u0041"]
+)
+def test_a_packet_has_texts_as_the_page_shows_them(text):
+    """Most packets are written without looking at each of their texts."""
+    content = {"a": [1, [text, "plain"]], text: {"b": text}}
+    expected = json.loads(json.dumps(packing.seen(content)))
+    assert json.loads(zlib.decompress(base64.b64decode(packing.compress(content)))) == expected
