@@ -519,12 +519,9 @@ def _proved_sharing(subject: Subject, name: str, mutant: AsmVariant, pack: int, 
 
     None where the extra `prove` is not installed, or a solver settles nothing.
     """
-    from ptxdiff.emulator import analyse
-    from ptxdiff.model.derive import asm_form
     from ptxdiff.proving import solving
 
-    form = asm_form(subject.case, mutant, pack)
-    if not solving.available() or analyse(form.text, form.constraints, target=subject.target).contraction_open:
+    if not solving.available():
         return None
     from ptxdiff.proving.on_device import arrays_of
     from ptxdiff.proving.verdicts import prove_sharing
@@ -533,7 +530,15 @@ def _proved_sharing(subject: Subject, name: str, mutant: AsmVariant, pack: int, 
         inputs = arrays_of(subject.case.inputs, units)
         return "; ".join(ran_as(subject, name, pack, inputs, "shared").findings)
 
-    proof = prove_sharing(subject.case, mutant, subject.target, pack, shown, seconds=search.seconds)
+    proof = prove_sharing(
+        subject.case,
+        mutant,
+        subject.target,
+        pack,
+        shown,
+        fusion=mutant.fusion is not False,  # as in `_job`
+        seconds=search.seconds,
+    )
     if proof.verdict == "proved":
         by = f" by {proof.solver}" if proof.solver else ""
         return Settlement("equivalent", f"no sharing of registers changes a bit for any input, proved{by}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ptxdiff.emulator import REGISTER_WIDTH, assemble, parse_constraints
+from ptxdiff.emulator import REGISTER_WIDTH, assemble, parse_constraints, undecided
 from ptxdiff.proving import programs
 from ptxdiff.proving import terms as t
 from ptxdiff.proving.programs import Lane, MaskedTerm
@@ -30,10 +30,11 @@ class BlockOutputs:
 def of_block(
     text: str, constraints: str, target: str, constants: Constants = (), share: tuple[tuple[int, int], ...] = ()
 ) -> BlockOutputs:
-    """Run a block on terms. share: outputs in registers of inputs. Raises NotModelled, PtxError."""
+    """Run a block on terms, with any of its products and sums fused that ptxas may fuse. share: outputs in registers of
+    inputs. Raises NotModelled, PtxError."""
     block = assemble(text, constraints, target, share, False, constants)
     parsed = parse_constraints(constraints)
-    lane = Lane(block.program)
+    lane = Lane(undecided(block.program))
     for number, (constraint, slot) in enumerate(zip(parsed, block.slots, strict=True)):
         if not constraint.output and slot >= 0:
             width = REGISTER_WIDTH[constraint.letter]

@@ -13,12 +13,15 @@ import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from ptxdiff.model.arguments import format_of
 from ptxdiff.model.case import Case
 from ptxdiff.model.policies import Policies
-from ptxdiff.model.reference import runs_on_host
+from ptxdiff.model.reference import ReferenceFault, apply_reference, runs_on_host
+from ptxdiff.model.variants import Reference, alternatives
 from ptxdiff.proving import summaries
 from ptxdiff.proving.terms import NotModelled
 from ptxdiff.references import arithmetic, rounding
@@ -154,6 +157,8 @@ def refusals(case: Case, policy: Policies, count: int) -> Any:
 
     if runs_on_host(policy.reference):
         raise NotModelled("the reference computes with numpy, and so leaves no graph of torch operations")
+    for reference in {*alternatives(policy.reference), *(alternatives(case.reference) if policy.meets else ())}:
+        _refuse_dependent(case, reference)
     oracle = Oracle(case, policy, None)  # type: ignore[arg-type]
     names = [*oracle.inputs]
 
@@ -170,11 +175,52 @@ def refusals(case: Case, policy: Policies, count: int) -> Any:
     return graph
 
 
+INPUTS = 257
+
+
+def _refuse_dependent(case: Case, reference: Reference) -> None:
+    """Raise NotModelled if a reference gives an input alone, or a second time, another result than among others.
+
+    A graph is recorded for a few inputs, and must hold for any number of them, in any place.
+    """
+    codes = _some_codes(case)
+    per = {n: format_of(a).codes_per_unit for n, a in (*case.inputs.items(), *case.outputs.items())}
+    count = min(len(c) // per[n] for n, c in codes.items())
+    if count < 2:
+        return  # no input of the domain is among those that are tried
+    words = "a reference that gives an input alone another result than among others"
+    try:
+        whole, again = (apply_reference(case, reference, codes) for _ in range(2))
+        for k in (0, 1, count // 2, count - 1):
+            alone = apply_reference(case, reference, {n: c[k * per[n] : (k + 1) * per[n]] for n, c in codes.items()})
+            for name, codes_alone in alone.items():
+                among = (w[name].reshape(-1)[k * per[name] : (k + 1) * per[name]] for w in (whole, again))
+                if not all(np.array_equal(codes_alone.reshape(-1), a) for a in among):
+                    raise NotModelled(words)
+    except ReferenceFault as error:
+        raise NotModelled(f"a reference that refuses an input of the domain ({str(error)[:200]})") from error
+
+
+def _some_codes(case: Case) -> dict[str, Any]:
+    """Random codes of the inputs, within the case's domain if it can be evaluated."""
+    from ptxdiff.sweep.domains import float_values
+
+    random = np.random.default_rng(31)
+    formats = {n: format_of(a) for n, a in case.inputs.items()}
+    codes = {}
+    for name, fmt in formats.items():
+        bits = random.integers(-(1 << 63), (1 << 63) - 1, INPUTS * fmt.codes_per_unit, np.int64)
+        codes[name] = bits & fmt.code_mask if fmt.code_bits < 64 else bits
+    if case.domain is None or any(f.codes_per_unit > 1 for f in formats.values()):
+        return codes
+    held = case.domain.holds({n: float_values(formats[n], torch.from_numpy(c)).numpy() for n, c in codes.items()})
+    return {n: c[held] for n, c in codes.items()}
+
+
 def domain(case: Case, count: int) -> Any:
     """The graph of whether each input lies in the case's domain; None if all inputs are meant. Raises NotModelled."""
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    from ptxdiff.model.arguments import format_of
     from ptxdiff.sweep.domains import float_values, in_kernel, traceable
 
     if case.domain is None:

@@ -149,6 +149,20 @@ def test_stores_in_another_order_are_compared_by_the_memory_they_leave() -> None
     assert proved(of(first, made_of=last)).verdict == "counterexample"
 
 
+TWO_PRODUCTS = kernel("mul.f32 %r1, %a, %b; mul.f32 %r2, %b, %b; add.f32 %y, %r1, %r2;")
+
+
+def test_ptxas_may_fuse_some_products_and_not_others() -> None:
+    """The emulator fuses the first product; machine code that fused the second is right, and other code is not."""
+    fused = kernel("mul.rn.f32 %r1, %a, %b; fma.rn.f32 %y, %b, %b, %r1;")
+    assert proved(of(TWO_PRODUCTS, made_of=fused)).verdict == "proved"
+    wrong = kernel("mul.rn.f32 %r1, %a, %b; fma.rn.f32 %y, %b, %a, %r1;")
+    assert proved(of(TWO_PRODUCTS, made_of=wrong)).verdict == "counterexample"
+    moved = kernel("mul.f32 %r1, %a, %b; mov.b32 %r2, %r1; add.f32 %y, %r2, %a;")
+    found = proved(of(moved, made_of=kernel("fma.rn.f32 %y, %a, %b, %a;")))
+    assert found.reason.startswith("not modelled: a sum that ptxas may fuse"), found
+
+
 def test_a_second_proof_asks_no_solver_and_changed_machine_code_does(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PTXDIFF_CACHE_DIR", str(tmp_path))
     asked: list[str] = []
