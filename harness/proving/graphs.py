@@ -61,7 +61,7 @@ class _Evaluation:
             elif node.op == "get_attr":
                 self.values[node] = getattr(graph, node.target)
             elif node.op == "output":
-                self.result = list(self.terms(node.args[0], torch.bool).ravel())
+                self.result = list(self.terms(node.args[0], self.dtype(node.args[0]) or torch.bool).ravel())
             elif node.target is operator.getitem:
                 self.values[node] = self.values[node.args[0]][node.args[1]]
             else:

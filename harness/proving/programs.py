@@ -498,8 +498,10 @@ def _nothing(lane: Lane, step: Step, condition: Term) -> list[MaskedTerm]:
     return []
 
 
+FUSION = "fusion"
+"""The kind of a step of `ptxdiff.emulator.undecided`."""
 _RUNNERS: Mapping[str, Callable[[Lane, Step, Term], list[MaskedTerm]]] = {
-    "scalar": _scalar, "mov": _mov, "unpack": _unpack, "pack": _pack, "split": _split, "fusion": _fusion,
+    "scalar": _scalar, "mov": _mov, "unpack": _unpack, "pack": _pack, "split": _split, FUSION: _fusion,
     "nothing": _nothing,
 }  # fmt: skip
 _MOVES = ("mov", "unpack", "pack", "split")

@@ -51,15 +51,20 @@ def of_block(
 
 
 def changed_by_sharing(
-    text: str, constraints: str, target: str, pair: tuple[int, int], constants: Constants, seconds: float
+    text: str,
+    constraints: str,
+    target: str,
+    share: tuple[tuple[int, int], ...],
+    constants: Constants,
+    seconds: float,
 ) -> dict[int, int] | bool | None:
-    """False if an output in the register of an input changes no defined bit and undefines none, for all inputs; inputs
-    by operand number for which a solver says that it does, to be run before they are believed; None if that is open.
+    """False if outputs in registers of inputs change no defined bit and undefine none, for all inputs; inputs by
+    operand number for which a solver says that they do, to be run before they are believed; None if that is open.
 
-    pair: the output and the input. Raises NotModelled, PtxError.
+    share: each output with its input. Raises NotModelled, PtxError.
     """
     own = of_block(text, constraints, target, constants)
-    shared = of_block(text, constraints, target, constants, (pair,))
+    shared = of_block(text, constraints, target, constants, share)
     goal = FALSE
     for number, mine in own.outputs.items():
         theirs = shared.outputs[number]

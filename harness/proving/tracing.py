@@ -10,7 +10,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -139,13 +140,30 @@ _ORIGINALS["_by_shifting"] = rounding._by_shifting
 @contextlib.contextmanager
 def summarised() -> Iterator[None]:
     """Within it, IEEE operations of references are recorded as one operation each."""
+    if _without.get():
+        yield
+        return
+    before = {name: function.__code__ for name, (function, _) in _REPLACED.items()}
     for function, other in _REPLACED.values():
         function.__code__ = other.__code__
     try:
         yield
     finally:
         for name, (function, _) in _REPLACED.items():
-            function.__code__ = _ORIGINALS[name].__code__
+            function.__code__ = before[name]
+
+
+_without: ContextVar[bool] = ContextVar("without", default=False)
+
+
+@contextlib.contextmanager
+def without_summaries(without: bool = True) -> Iterator[None]:
+    """Within it, IEEE operations of references are recorded as they compute them, because their code is changed."""
+    token = _without.set(without)
+    try:
+        yield
+    finally:
+        _without.reset(token)
 
 
 def refusals(case: Case, policy: Policies, count: int) -> Any:
@@ -215,6 +233,34 @@ def _some_codes(case: Case) -> dict[str, Any]:
         return codes
     held = case.domain.holds({n: float_values(formats[n], torch.from_numpy(c)).numpy() for n, c in codes.items()})
     return {n: c[held] for n, c in codes.items()}
+
+
+def answers(case: Case, reference: Reference, flushing: bool) -> Any:
+    """The graph of the codes of all outputs that a reference gives for one storage unit of each input.
+
+    Raises NotModelled.
+    """
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    if runs_on_host(reference):
+        raise NotModelled("the reference computes with numpy, and so leaves no graph of torch operations")
+    _refuse_dependent(case, reference)
+    formats = formats_of(case.inputs)
+
+    def codes_of(*units: Tensor) -> Tensor:
+        given = [unpack(f, as_codes(u)) for f, u in zip(formats.values(), units, strict=True)]
+        answer = reference(*given, **({"ftz": "results"} if flushing else {}))
+        parts = answer if isinstance(answer, tuple | list) else (answer,)
+        if len(parts) != len(case.outputs) or any(p.dtype != torch.int64 for p in parts):
+            raise NotModelled("a reference that does not return codes")
+        return torch.stack([p.reshape(-1)[k] for p in parts for k in range(p.numel())])
+
+    return _recorded(make_fx, codes_of, [torch.zeros(1, dtype=dtype_of(f)) for f in formats.values()])
+
+
+def formats_of(arguments: Mapping[str, Any]) -> dict[str, Format]:
+    """The formats of a case's inputs or outputs, by name."""
+    return {n: format_of(a) for n, a in arguments.items()}
 
 
 def domain(case: Case, count: int) -> Any:

@@ -288,7 +288,7 @@ def test_shared_registers_are_right_in_every_reading(name: str) -> None:
     for fusion in (False, True):
         found = prove_sharing(case, variant, "sm_90a", 1, lambda units: "other bits", fusion=fusion, seconds=30)
         assert found.verdict == ("counterexample" if fusion or name == "apart" else "proved")
-    assert changed_by_sharing(text, "=r,r,r", "sm_90a", (0, 1), (), 30.0)
+    assert changed_by_sharing(text, "=r,r,r", "sm_90a", ((0, 1),), (), 30.0)
 
 
 @pytest.mark.parametrize("other", ["ex2.approx.ftz.f32", "rcp.approx.ftz.f32", "sin.approx.ftz.f32"])
