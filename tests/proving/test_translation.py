@@ -187,6 +187,37 @@ def test_a_second_proof_asks_no_solver_and_changed_machine_code_does(tmp_path, m
     assert asked
 
 
+def test_another_ptxas_is_asked_about_only_where_its_machine_code_differs(
+    tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two kernels by one assembler, then by one that moves the instructions of the first and computes the second in
+    another way; and then by one that computes the second wrong."""
+    monkeypatch.setenv("PTXDIFF_CACHE_DIR", str(tmp_path))
+    asked: list[str] = []
+    ask = solving.ask
+
+    def noted(query, *rest):
+        asked.append(query.text)
+        return ask(query, *rest)
+
+    def questions(text: str, made_of: str) -> tuple[str, int]:
+        asked.clear()
+        return proved(of(text, made_of=made_of)).verdict, len(asked)
+
+    monkeypatch.setattr(solving, "ask", noted)
+    sums = "and.b32 %r1, %a, %b; {} shl.b32 %r1, %r1, 1; add.u32 %y, %r1, %r2;"
+    first, moved = (kernel(sums.format("xor.b32 %r2, %a, %b;")), kernel("xor.b32 %r2, %a, %b;" + sums.format("")))
+    second = kernel("or.b32 %r1, %a, %b; and.b32 %r2, %a, %b; sub.u32 %y, %r1, %r2;")
+    for text in (first, second):
+        verdict, count = questions(text, text)
+        assert (verdict, count > 0) == ("proved", True)
+    assert questions(first, moved) == ("proved", 0)
+    verdict, count = questions(second, kernel("xor.b32 %y, %a, %b;"))
+    assert (verdict, count > 0) == ("proved", True)
+    assert questions(second, kernel("or.b32 %y, %a, %b;"))[0] == "counterexample"
+    assert [questions(t, t) for t in (first, second)] == [("proved", 0), ("proved", 0)]
+
+
 def test_a_wrong_term_is_a_fault_of_the_terms(monkeypatch: pytest.MonkeyPatch) -> None:
     """A counterexample that the runs do not have is never one of the assembler."""
     from ptxdiff.proving import machine_code
