@@ -118,12 +118,15 @@ def _proved(job: Job, policy: Policies, search: ProofSearch) -> Verdict:
     made = compile_job(job)
     if isinstance(made, Outcome):
         return Verdict("not settled", f"does not compile: {made.words}")
-    text = made.compilation.ptx
-    plain = load_kernel(text)
+    text, given = made.compilation.ptx, made.compilation.spec.given
+    entry = None if given is None else made.compilation.entry
+    if given is not None:
+        text = retargeted(text, job.target)
+    plain = load_kernel(text, entry)
     readings = programs.readings_of(len(fusable(plain.program))) if contraction_open(plain.program) else (False,)
     found = Verdict("not settled", "nothing to prove")
     for fuse in readings:
-        kernel = load_kernel(text, None, bool(fuse))
+        kernel = load_kernel(text, entry, bool(fuse))
         if fuse is None:
             kernel = replace(kernel, program=undecided(kernel.program))
         found = _reading(job, policy, made, kernel, formats, search, open_=fuse is None)
@@ -143,7 +146,8 @@ def _reading(
 ) -> Verdict:
     """The verdict on one reading. open_: any of its products and sums may be fused, so that nothing can be shown."""
     case = job.case
-    thread = Thread.any_of(kernel, (32 * made.compilation.num_warps,))
+    given = made.compilation.spec.given
+    thread = Thread.any_of(kernel, given.block if given else (32 * made.compilation.num_warps,))
     does = kernels.run(kernel, thread)
     if not does.stores:
         return Verdict("not settled", "nothing to prove: the PTX stores nothing")
@@ -245,7 +249,7 @@ def _pieces(
 ) -> list[_ElementPlace]:
     """The elements of an access. Raises NotModelled if its address is not one of a tensor.
 
-    moved: gets that an address is not its tensor's start and an offset, which must hold for no input.
+    moved: gets that an access is not at its tensor's start and an offset, which must hold for no input.
     """
     used = {x.detail for x in t.ordered([access.address]) if x.op == "var" and x.detail in bases}
     if len(used) != 1:
@@ -256,7 +260,8 @@ def _pieces(
         return t.const(0, 64) if term.op == "var" and term.detail == base else None
 
     (offset,) = t.rebuilt([access.address], from_zero)
-    moved.append(t.bnot(t.eq(access.address, t.add(t.variable(base, 64), offset))))
+    elsewhere = t.bnot(t.eq(access.address, t.add(t.variable(base, 64), offset)))
+    moved.append(t.band(access.condition, elsewhere))
     tensor = bases[base]
     size = _bytes(formats[tensor])
     if access.size % size:

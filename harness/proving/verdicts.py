@@ -25,7 +25,7 @@ from ptxdiff.model.identity.definition import INCOMPARABLE, definition
 from ptxdiff.model.load import LoadedCase
 from ptxdiff.model.policies import Policies, policies, variant_on
 from ptxdiff.model.reference import ReferenceFault
-from ptxdiff.model.variants import AsmVariant, CaseError, PlainVariant, Variant
+from ptxdiff.model.variants import AsmVariant, CaseError, Variant
 from ptxdiff.proving import programs, queries
 from ptxdiff.proving import terms as t
 from ptxdiff.proving.on_device import arrays_of
@@ -130,7 +130,8 @@ def proof_of(
         found = prove_assembled(loaded, name, target, device=device, **options)
         units = {n: tuple(f"0x{byte:02x}" for byte in row) for n, row in found.inputs.items()}
     else:
-        if against == REFERENCE and isinstance(_named(loaded.case, name), PlainVariant) and loaded.case.elementwise:
+        as_kernel = not isinstance(_named(loaded.case, name), AsmVariant)
+        if against == REFERENCE and as_kernel and loaded.case.elementwise:
             from ptxdiff.proving.elements import prove_elements
 
             found = prove_elements(loaded, name, target, **options)
@@ -231,7 +232,7 @@ def _readings(case: Case, variant: Variant, other: Variant | None, target: str, 
         raise NotModelled("a whole kernel")
     for one in (variant, other):
         if one is not None and not isinstance(one, AsmVariant):
-            raise NotModelled("a Triton function, whose PTX is a kernel")
+            raise NotModelled("a kernel, which has no asm of its own")
     assert isinstance(variant, AsmVariant)
     judged = variant_on(variant, target)
     assert isinstance(judged, AsmVariant)
