@@ -146,8 +146,8 @@ def _reading(
 ) -> Verdict:
     """The verdict on one reading. open_: any of its products and sums may be fused, so that nothing can be shown."""
     case = job.case
-    given = made.compilation.spec.given
-    thread = Thread.any_of(kernel, given.block if given else (32 * made.compilation.num_warps,))
+    launched = made.compilation.spec.given
+    thread = Thread.any_of(kernel, launched.block if launched else (32 * made.compilation.num_warps,))
     does = kernels.run(kernel, thread)
     if not does.stores:
         return Verdict("not settled", "nothing to prove: the PTX stores nothing")

@@ -214,8 +214,7 @@ class Lane:
         role = role_in_contraction(step)
         if role is None:
             return frozenset[tuple[str, bool]]().union(*(p for _, p in found)) if step.kind in _MOVES else frozenset()
-        kind, *rest = role
-        own = (rest[0], rest[1])
+        kind, own = role[0], role[1:]
         if kind == "product":
             return frozenset([own])
         if kind == "negation":

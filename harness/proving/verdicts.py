@@ -588,7 +588,7 @@ def _ran_wrong(goals: _Goals, units: Mapping[str, Sequence[int]]) -> str:
     if case.domain is not None and not np.all(_inside(case, arrays)):
         return ""
     try:
-        outputs = _emulated(unit, unit.form, arrays, unit.fuse)
+        outputs = _emulated(unit, unit.form, arrays, bool(unit.fuse))
         if goals.other is not None:
             wanted = _emulated(unit, goals.other, arrays, False)
             return _first_difference(outputs, wanted)
@@ -638,7 +638,7 @@ def _compare_with_terms(goals: _Goals, numbers: Mapping[str, int], units: Mappin
                 )
     unit = goals.unit
     try:
-        outputs = _emulated(unit, unit.form, _arrays(unit.case, units), unit.fuse)
+        outputs = _emulated(unit, unit.form, _arrays(unit.case, units), bool(unit.fuse))
     except PtxError:
         return
     pack = unit.form.pack
