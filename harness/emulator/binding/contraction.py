@@ -93,7 +93,7 @@ def undecided(program: Program) -> Program:
     A step of the kind "fusion" takes the sum and then each fused result; its detail names their pairs. No machine runs
     it; proofs take every choice.
     """
-    return _Undecided(program, None).run()
+    return _EveryFusion(program, None).run()
 
 
 Pair = tuple[int, int]
@@ -213,7 +213,7 @@ class _Fuser:
         return ReadSlot(register.slot, reader.width)
 
 
-class _Undecided(_Fuser):
+class _EveryFusion(_Fuser):
     """As `_Fuser`, with every result of an addition beside the others."""
 
     def _fuse(self, step: Step) -> list[Step] | None:
