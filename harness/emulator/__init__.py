@@ -38,6 +38,8 @@ if TYPE_CHECKING:
         Fuse,
         contraction_open,
         fusable,
+        role_in_contraction,
+        undecided,
     )
     from ptxdiff.emulator.binding.packed import in_tritons_form
     from ptxdiff.emulator.binding.special_registers import NEEDS, SPECIAL_REGISTERS
@@ -118,6 +120,8 @@ _NAMES = {
         "Fuse",
         "contraction_open",
         "fusable",
+        "role_in_contraction",
+        "undecided",
         "APPROXIMATE",
         "HOPPER",
         "ROUNDED",
@@ -253,12 +257,14 @@ __all__ = [
     "refusal",
     "repeated_name",
     "requirement",
+    "role_in_contraction",
     "run_kernel",
     "scratch",
     "shared_memory",
     "sharing",
     "trace",
     "uncompiled",
+    "undecided",
     "unexpected",
     "unknown_registers",
     "width_of",

@@ -18,6 +18,7 @@ from pathlib import Path
 from ptxdiff.records import (
     End,
     InRegisters,
+    Proof,
     Record,
     RecordError,
     Result,
@@ -40,7 +41,7 @@ class BaselineError(ValueError):
 
 def accepted(run: RunRecords) -> RunRecords:
     """The part of a run that a baseline stores: keys, verdicts, evidence, judged shares, digests, errors, resources,
-    definitions and speed.
+    definitions, speed, and what is proved.
     """
     results = [
         Result(
@@ -67,7 +68,8 @@ def accepted(run: RunRecords) -> RunRecords:
     ]
     timings = [replace(t, samples=(), clocks={}) for t in run.timings]
     loops = [replace(t, samples=()) for t in run.in_registers]
-    return replace(run, texts={}, results=results, timings=timings, in_registers=loops, path=None)
+    proofs = [replace(p, tried=()) for p in run.proofs if p.verdict == "proved"]
+    return replace(run, texts={}, results=results, timings=timings, in_registers=loops, proofs=proofs, path=None)
 
 
 def _extremes(r: Result) -> dict[str, int]:
@@ -84,8 +86,10 @@ def write(run: RunRecords, folder: Path, *, keep: RunRecords | None = None) -> l
     keep: an existing baseline, whose results stay if the run has none of the same key (such as those of other machines'
     targets and backends). Files of cases that are in neither are removed.
     """
+    asked = {_subject(p) for p in run.proofs}
     run = accepted(run)
     if keep is not None:
+        run.proofs += [p for p in keep.proofs if _subject(p) not in asked]
         # An accepted result stays if this machine could not run it again.
         kept = {r.key for r in keep.results}
         run.results = [r for r in run.results if r.verdict != "not run" or r.key not in kept]
@@ -98,6 +102,9 @@ def write(run: RunRecords, folder: Path, *, keep: RunRecords | None = None) -> l
     folder.mkdir(parents=True, exist_ok=True)
     results: dict[str, list[Result]] = defaultdict(list)
     timings: dict[str, list[Timing | InRegisters]] = defaultdict(list)
+    proofs: dict[str, list[Proof]] = defaultdict(list)
+    for p in run.proofs:
+        proofs[p.case].append(p)
     for r in run.results:
         results[r.key.case].append(r)
     for t in run.timings:
@@ -105,9 +112,9 @@ def write(run: RunRecords, folder: Path, *, keep: RunRecords | None = None) -> l
     for loop in run.in_registers:
         timings[loop.key.case].append(loop)
     written = []
-    for case in sorted(results.keys() | timings.keys()):
+    for case in sorted(results.keys() | timings.keys() | proofs.keys()):
         path = folder / f"{file_name(case)}.jsonl"
-        path.write_bytes(_lines(run.run, results[case], timings[case]))
+        path.write_bytes(_lines(run.run, results[case], timings[case], proofs[case]))
         written.append(path)
     for stale in set(folder.glob("*.jsonl")) - set(written):
         stale.unlink()
@@ -120,11 +127,17 @@ def file_name(case: str) -> str:
     return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}~{text_hash(case)}"
 
 
-def _lines(run: Run, results: list[Result], timings: list[Timing | InRegisters]) -> bytes:
+def _subject(proof: Proof) -> tuple[str, str, str, str]:
+    """What a proof is about: a run has one of each."""
+    return proof.case, proof.variant, proof.target, proof.against
+
+
+def _lines(run: Run, results: list[Result], timings: list[Timing | InRegisters], proofs: list[Proof]) -> bytes:
     records: list[Record] = [
         replace(run, arguments=(), planned=(), chained=False),
         *sorted(results, key=lambda r: r.key),
         *sorted(timings, key=lambda t: (isinstance(t, InRegisters), t.key)),
+        *sorted(proofs, key=_subject),
         End("", 0.0, dict(sorted(Counter(r.outcome for r in results).items()))),
     ]
     return lines(records, Seal(chained=False))
@@ -160,13 +173,15 @@ def load(folder: Path) -> RunRecords:
             raise BaselineError(f"{e}; {_REPAIR}") from e
         if part.end is None:  # other lines may be lost, too, and the gate would not notice missing results
             raise BaselineError(f"{path}: the end is missing; {_REPAIR}")
-        cases = {r.key.case for r in part.results} | {t.key.case for t in part.timings}
+        cases = {r.key.case for r in part.results} | {t.key.case for t in part.timings} | {p.case for p in part.proofs}
         refuse_strangers(path, cases | {t.key.case for t in part.in_registers})
         if found is None or part.run.started > found.run.started:
             kept = found or RunRecords(part.run)
             found = replace(
-                part, results=kept.results, timings=kept.timings, in_registers=kept.in_registers, path=folder
-            )
+                part, results=kept.results, timings=kept.timings, in_registers=kept.in_registers, proofs=kept.proofs,
+                path=folder,
+            )  # fmt: skip
+        found.proofs += part.proofs
         found.results += part.results
         found.timings += part.timings
         found.in_registers += part.in_registers

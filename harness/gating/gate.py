@@ -105,6 +105,7 @@ def gate(run: RunRecords, baseline: RunRecords, policy: Policy | None = None) ->
         *assembled(run, baseline, comparison, policy.assemblers),
         *_failures(run.results),
         *_disproved(run),
+        *_unproved(run, baseline),
         *_accepted_failures(baseline.results),
         *_declared(run, baseline),
         *_missing(run, baseline, comparison, policy),
@@ -185,6 +186,18 @@ def _disproved(run: RunRecords) -> Iterator[Objection]:
         if proof.verdict == "counterexample":
             words = f"a solver found an input on which it is wrong on {proof.target}: {proof.words}"
             yield Objection(CORRECTNESS, f"{proof.case}::{proof.variant}", words)
+
+
+def _unproved(run: RunRecords, baseline: RunRecords) -> Iterator[Objection]:
+    """Remarks on proofs that the baseline holds and a run that asked again did not find."""
+    now = {(p.case, p.variant, p.target, p.against): p for p in run.proofs}
+    for before in baseline.proofs:
+        key = before.case, before.variant, before.target, before.against
+        found = now.get(key)
+        if before.verdict == "proved" and found is not None and found.verdict == "not settled":
+            against = "" if before.against == "reference" else f" against {before.against}"
+            words = f"proved{against} for all inputs in the baseline on {before.target}, now not settled: {found.words}"
+            yield Objection(ACCEPTED, f"{before.case}::{before.variant}", words)
 
 
 def _accepted_failures(results: Iterable[Result]) -> list[Objection]:

@@ -7,6 +7,7 @@ compiler had made the mistake for this setup.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -33,6 +34,7 @@ from ptxdiff.mutation.settle import (
     job_in,
     judged_in,
     judged_of,
+    missed,
     ran_as,
     settled,
 )
@@ -135,8 +137,35 @@ def settle_kernels(subject: Subject, name: str, survivors: Sequence[PlacedMutant
         kernel = same[0].kernel
         right = Candidate(partial(_ran, subject, name, kernel), code=partial(_code, kernel, ""))
         sizes = None if subject.case.elementwise else kernel.setup.sizes
-        found += settled(subject, search, right, [_candidate(subject, name, m) for m in same], sizes)
+        settlements = settled(subject, search, right, [_candidate(subject, name, m) for m in same], sizes)
+        for mutant, settlement in zip(same, settlements, strict=True):
+            if settlement.fate == "sampled":
+                pair = kernel.compilation, replace(kernel.compilation, ptx=mutant.text)
+                settlement = _proved_alike([pair], search) or settlement
+            found.append(settlement)
     return found
+
+
+def _proved_alike(pairs: Sequence[tuple[Compilation, Compilation]], search: Search) -> Settlement | None:
+    """The settlement by a proof that kernels and their mutants store the same; None where there is none."""
+    from ptxdiff.proving import solving
+
+    if not pairs or not solving.available():
+        return None
+    from ptxdiff.proving.equivalence import prove_kernels
+
+    solvers = set()
+    for right, wrong in pairs:
+        texts, given = (right.ptx, wrong.ptx), right.spec.given
+        if given is not None:
+            texts = retargeted(texts[0], right.spec.target), retargeted(texts[1], right.spec.target)
+        block = given.block if given else (32 * right.num_warps, 1, 1)
+        proof = prove_kernels(texts, right.entry if given else None, block, seconds=search.seconds)
+        if proof.verdict != "proved":
+            return None
+        solvers.add(proof.solver)
+    by = f" by {' and '.join(sorted(s for s in solvers if s))}" if any(solvers) else ""
+    return Settlement("equivalent", f"the same stores in every thread, for all inputs, proved{by}")
 
 
 def _candidate(subject: Subject, name: str, mutant: PlacedMutant) -> Candidate:
@@ -289,4 +318,78 @@ def settle_inline(subject: Subject, name: str, survivors: Sequence[InlineMutant]
     variant = subject.case.variants[name]
     packs = packs_in_code(variant, [format_of(a).unit_bits for a in subject.case.inputs.values()])
     words = Words(max(packs), (variant,)) if packs and subject.case.elementwise else None
-    return settled(subject, search, right, [candidate(m) for m in survivors], words=words)
+    found = settled(subject, search, right, [candidate(m) for m in survivors], words=words)
+    for place, (mutant, settlement) in enumerate(zip(survivors, found, strict=True)):
+        same_constraints = mutant.swap.constraints == mutant.swap.new_constraints
+        if settlement.fate == "sampled" and not same_constraints:
+            found[place] = _proved_sharing(subject, mutant, search) or settlement
+        elif settlement.fate == "sampled":
+            settlement = _proved_alike(_compiled_both(subject, name, mutant), search) or settlement
+            if settlement.fate == "sampled" and subject.case.elementwise:
+                settlement = _proved_inline(subject, name, mutant, candidate(mutant), search) or settlement
+            found[place] = settlement
+    return found
+
+
+def _proved_sharing(subject: Subject, mutant: InlineMutant, search: Search) -> Settlement | None:
+    """The settlement of an early clobber that was dropped by proofs that no assignment of registers changes a bit; None
+    where there are none."""
+    from ptxdiff.emulator import PtxError, sharing
+    from ptxdiff.proving import solving
+    from ptxdiff.proving.registers import changed_by_sharing
+    from ptxdiff.proving.solving import SolverFault
+    from ptxdiff.proving.terms import NotModelled
+
+    text, constraints = mutant.swap.new_text, mutant.swap.new_constraints
+    if text != mutant.swap.text or not solving.available():
+        return None
+    try:
+        found = sharing(text, constraints, subject.target)
+        if not found.complete or any(h.tied >= 0 for h in found.hazards):
+            return None
+        for share in found.assignments:
+            chosen = tuple(sorted(share.items()))
+            if changed_by_sharing(text, constraints, subject.target, chosen, (), search.seconds) is not False:
+                return None
+    except (PtxError, NotModelled, SolverFault):
+        return None
+    return Settlement("equivalent", "no sharing of registers changes a bit for any input, proved")
+
+
+def _compiled_both(subject: Subject, name: str, mutant: InlineMutant) -> list[tuple[Compilation, Compilation]]:
+    """The kernels of a variant without and with a mutant, with each setting of fusion; none if one does not compile."""
+    found = []
+    for setup, fusion in itertools.product(setups_of(subject, name), subject.case.variants[name].fusions):
+        job = job_of(subject, name, replace(setup, fusion=fusion))
+        right = compile_job(job)
+        with swapping(mutant.swap):
+            wrong = compile_job(job)
+        if isinstance(right, Outcome) or isinstance(wrong, Outcome):
+            return []
+        found.append((right.compilation, wrong.compilation))
+    return found
+
+
+def _proved_inline(
+    subject: Subject, name: str, mutant: InlineMutant, candidate: Candidate, search: Search
+) -> Settlement | None:
+    """The settlement by a proof that the judge accepts a mutant for all inputs, or by an input for which it does not.
+
+    None where the extra `prove` is not installed, or a solver settles nothing.
+    """
+    from ptxdiff.proving import solving
+
+    if not solving.available():
+        return None
+    from ptxdiff.proving.elements import prove_elements
+    from ptxdiff.proving.on_device import arrays_of
+
+    with swapping(mutant.swap):
+        proof = prove_elements(subject.loaded, name, subject.target, seconds=search.seconds)
+    if proof.verdict == "proved":
+        by = f" by {proof.solver}" if proof.solver else ""
+        return Settlement("allowed", f"within the policies for all inputs, proved{by}")
+    if proof.verdict != "counterexample":
+        return None
+    found = candidate.judged(arrays_of(subject.case.inputs, proof.inputs))
+    return None if isinstance(found, str) or found.passed else missed(found, 1)

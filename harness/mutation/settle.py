@@ -181,7 +181,7 @@ def _proved_by_rules(subject: Subject, mutant: AsmVariant, candidate: Candidate,
     if proof.verdict != "counterexample":
         return None
     found = candidate.judged(arrays_of(case.inputs, proof.inputs))
-    return None if isinstance(found, str) or found.passed else _missed(found, pack)
+    return None if isinstance(found, str) or found.passed else missed(found, pack)
 
 
 def settle_reference(
@@ -222,7 +222,97 @@ def settle_reference(
 
         return Candidate(ran, judged)
 
-    return settled(subject, search, Candidate(outputs), [candidate(m) for m in survivors])
+    right, candidates = Candidate(outputs), [candidate(m) for m in survivors]
+    found = settled(subject, search, right, candidates)
+    for place, (mutant, settlement) in enumerate(zip(survivors, found, strict=True)):
+        if settlement.fate == "sampled":
+            asked = _proved_reference(subject, reference, mutant, flushes, right, candidates[place], search)
+            found[place] = settlement = asked or settlement
+        if settlement.fate == "allowed":
+            asked = _accepted_by_mutant(subject, names, mutant, candidates[place], search)
+            found[place] = asked or settlement
+    return found
+
+
+def _proved_reference(
+    subject: Subject,
+    reference: Reference,
+    mutant: SourceMutant,
+    flushes: bool,
+    right: Candidate,
+    candidate: Candidate,
+    search: Search,
+) -> Settlement | None:
+    """The settlement by a proof that a mutant of a reference has the original's codes, or by an input on which it has
+    others.
+
+    None where the extra `prove` is not installed, or a solver settles nothing.
+    """
+    from ptxdiff.proving import solving
+
+    if not subject.case.elementwise or not solving.available():
+        return None
+    from ptxdiff.proving.equivalence import prove_references
+    from ptxdiff.proving.on_device import arrays_of
+
+    def differs(units: Mapping[str, tuple[int, ...]]) -> bool:
+        inputs = arrays_of(subject.case.inputs, units)
+        if not np.all(within(subject.case.domain, {n: format_of(a) for n, a in subject.case.inputs.items()}, inputs)):
+            return False
+        before, after = right.ran(inputs), candidate.ran(inputs)
+        return before.status == "ran" and (after.status != "ran" or bool(unlike(subject, inputs, before, after).any()))
+
+    proof = prove_references(
+        subject.case, reference, lambda: swapped(mutant), differs, own_code=_may_have_summary(mutant),
+        flushings=(False, True) if flushes else (False,), seconds=search.seconds,
+    )  # fmt: skip
+    if proof.verdict == "proved":
+        by = f" by {proof.solver}" if proof.solver else ""
+        return Settlement("equivalent", f"the same codes for all inputs, proved{by}")
+    if proof.verdict != "counterexample":
+        return None
+    inputs = arrays_of(subject.case.inputs, proof.inputs)
+    searched = _Searched(subject, candidate)
+    return searched.settlement(inputs, right.ran(inputs)) or searched.end(False)
+
+
+def _may_have_summary(mutant: SourceMutant) -> bool:
+    """Whether a mutant may change a function that proofs replace by a summary: one of `ptxdiff.references`."""
+    return (mutant.function.__module__ or "").startswith("ptxdiff.references.")
+
+
+def _accepted_by_mutant(
+    subject: Subject, names: Sequence[str], mutant: SourceMutant, candidate: Candidate, search: Search
+) -> Settlement | None:
+    """The settlement by proofs that a mutant of a reference accepts its variants for all inputs, or by an input on
+    which it refuses one.
+
+    None where the extra `prove` is not installed, or a solver does not settle all variants.
+    """
+    from ptxdiff.proving import solving
+
+    if not subject.case.elementwise or not solving.available():
+        return None
+    from ptxdiff.proving.elements import prove_elements
+    from ptxdiff.proving.on_device import arrays_of
+    from ptxdiff.proving.tracing import without_summaries
+    from ptxdiff.proving.verdicts import prove
+
+    other, solvers = subject.fresh(), set()
+    for name in names:
+        with swapped(mutant), without_summaries(_may_have_summary(mutant)):
+            if isinstance(other.case.variants[name], PlainVariant):
+                proof = prove_elements(other.loaded, name, subject.target, seconds=search.seconds)
+            else:
+                proof = prove(other.case, name, subject.target, seconds=search.seconds)
+        if proof.verdict == "counterexample":
+            found = candidate.judged(arrays_of(subject.case.inputs, proof.inputs))
+            return None if isinstance(found, str) or found.passed else missed(found, 1)
+        if proof.verdict != "proved":
+            return None
+        solvers.add(proof.solver)
+    by = f" by {' and '.join(sorted(s for s in solvers if s))}" if any(solvers) else ""
+    return Settlement("allowed", f"other codes, within the policies for all inputs of its variants, proved{by}")
 
 
 def settled(
@@ -278,8 +368,8 @@ class _Searched:
             return Settlement("undecided", found)
         if found.passed:
             return None
-        missed = _missed(found, self.tried)
-        return self._in_its_pack(missed, found.offenders[0].index, chosen) if self.pack > 1 and missed.edge else missed
+        failed = missed(found, self.tried)
+        return self._in_its_pack(failed, found.offenders[0].index, chosen) if self.pack > 1 and failed.edge else failed
 
     def _whole(self, mask: Any) -> Any:
         """The mask of all inputs that share an invocation with one of the mask."""
@@ -347,7 +437,8 @@ def _hexadecimal(units: Any) -> list[str]:
     return [f"0x{u:0{2 * array.itemsize}x}" for u in array.view(f"u{array.itemsize}").tolist()]
 
 
-def _missed(found: Judgement, tried: int) -> Settlement:
+def missed(found: Judgement, tried: int) -> Settlement:
+    """The settlement by a judgement that fails, on one of some inputs that were tried."""
     if not found.offenders:
         return Settlement("missed", f"fails, among {tried} inputs")
     first: Offender = found.offenders[0]
@@ -517,12 +608,9 @@ def _proved_sharing(subject: Subject, name: str, mutant: AsmVariant, pack: int, 
 
     None where the extra `prove` is not installed, or a solver settles nothing.
     """
-    from ptxdiff.emulator import analyse
-    from ptxdiff.model.derive import asm_form
     from ptxdiff.proving import solving
 
-    form = asm_form(subject.case, mutant, pack)
-    if not solving.available() or analyse(form.text, form.constraints, target=subject.target).contraction_open:
+    if not solving.available():
         return None
     from ptxdiff.proving.on_device import arrays_of
     from ptxdiff.proving.verdicts import prove_sharing
@@ -531,7 +619,15 @@ def _proved_sharing(subject: Subject, name: str, mutant: AsmVariant, pack: int, 
         inputs = arrays_of(subject.case.inputs, units)
         return "; ".join(ran_as(subject, name, pack, inputs, "shared").findings)
 
-    proof = prove_sharing(subject.case, mutant, subject.target, pack, shown, seconds=search.seconds)
+    proof = prove_sharing(
+        subject.case,
+        mutant,
+        subject.target,
+        pack,
+        shown,
+        fusion=mutant.fusion is not False,  # as in `_job`
+        seconds=search.seconds,
+    )
     if proof.verdict == "proved":
         by = f" by {proof.solver}" if proof.solver else ""
         return Settlement("equivalent", f"no sharing of registers changes a bit for any input, proved{by}")

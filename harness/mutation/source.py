@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import copy
+import dataclasses
 import functools
 import inspect
 import types
@@ -24,7 +25,8 @@ _EXCLUDED = ("ptxdiff.references.formats", "ptxdiff.references.codes")
 class SourceMutant:
     """One mistake in one function: the operator's name, the change in words, and the code that replaces the function's.
 
-    lines: of the file, those of the outermost expression around the change.
+    lines: of the file, those of the outermost expression around the change. caches: of functions that the reference
+    reaches, which may hold what the function returned before.
     """
 
     operator: str
@@ -32,6 +34,7 @@ class SourceMutant:
     function: types.FunctionType
     code: types.CodeType
     lines: range
+    caches: tuple[Any, ...] = ()
 
 
 @contextlib.contextmanager
@@ -39,10 +42,23 @@ def swapped(mutant: SourceMutant) -> Iterator[None]:
     """Give the function the mutant's code within the context. This affects every holder of the function."""
     before = mutant.function.__code__
     mutant.function.__code__ = mutant.code
+    _clear(mutant.caches)
     try:
         yield
     finally:
         mutant.function.__code__ = before
+        _clear(mutant.caches)
+
+
+def _clear(caches: tuple[Any, ...]) -> None:
+    for one in caches:
+        one.cache_clear()
+
+
+def caches(reference: Callable[..., Any]) -> tuple[Any, ...]:
+    """The cached functions (`functools.cache`) that a reference reaches, and itself if it is one."""
+    values = [reference, *(v for f in functions(reference) for v in _named(f))]
+    return tuple({id(v): v for v in values if callable(getattr(v, "cache_clear", None))}.values())
 
 
 def functions(reference: Callable[..., Any]) -> list[types.FunctionType]:
@@ -110,8 +126,10 @@ def mutants(reference: Callable[..., Any], lines: Lines | None = None) -> Iterat
 
     lines: the lines in which mutants are made; None for all.
     """
+    held = caches(reference)
     for function in functions(reference):
-        yield from _of_function(function, lines)
+        for mutant in _of_function(function, lines):
+            yield dataclasses.replace(mutant, caches=held)
 
 
 def _of_function(function: types.FunctionType, wanted: Lines | None) -> Iterator[SourceMutant]:

@@ -17,7 +17,16 @@ import numpy as np
 
 from ptxdiff.backends.assembler import assembled
 from ptxdiff.backends.compiled import CompiledKernel, compile_job, placed
-from ptxdiff.emulator import BufferPointer, Kernel, PtxError, contraction_open, load_kernel, run_kernel
+from ptxdiff.emulator import (
+    BufferPointer,
+    Kernel,
+    PtxError,
+    contraction_open,
+    fusable,
+    load_kernel,
+    run_kernel,
+    undecided,
+)
 from ptxdiff.emulator.text import retargeted
 from ptxdiff.jobs import Backend, Job, Outcome, Setup, block_of
 from ptxdiff.judging.judge import judge
@@ -29,7 +38,7 @@ from ptxdiff.model.load import LoadedCase
 from ptxdiff.model.policies import Policies, policies, variant_on
 from ptxdiff.model.reference import ReferenceFault
 from ptxdiff.model.variants import AsmVariant, KernelVariant, Variant
-from ptxdiff.proving import graphs, kernels, queries, tracing
+from ptxdiff.proving import graphs, kernels, programs, queries, tracing
 from ptxdiff.proving import terms as t
 from ptxdiff.proving.kernels import Load, Store, Thread
 from ptxdiff.proving.on_device import by_ptx
@@ -109,22 +118,36 @@ def _proved(job: Job, policy: Policies, search: ProofSearch) -> Verdict:
     made = compile_job(job)
     if isinstance(made, Outcome):
         return Verdict("not settled", f"does not compile: {made.words}")
-    text = made.compilation.ptx
-    plain = load_kernel(text)
-    readings = [plain, load_kernel(text, None, True)] if contraction_open(plain.program) else [plain]
+    text, given = made.compilation.ptx, made.compilation.spec.given
+    entry = None if given is None else made.compilation.entry
+    if given is not None:
+        text = retargeted(text, job.target)
+    plain = load_kernel(text, entry)
+    readings = programs.readings_of(len(fusable(plain.program))) if contraction_open(plain.program) else (False,)
     found = Verdict("not settled", "nothing to prove")
-    for kernel in readings:
-        found = _reading(job, policy, made, kernel, formats, search)
+    for fuse in readings:
+        kernel = load_kernel(text, entry, bool(fuse))
+        if fuse is None:
+            kernel = replace(kernel, program=undecided(kernel.program))
+        found = _reading(job, policy, made, kernel, formats, search, open_=fuse is None)
         if found.verdict != "proved":
             break
     return found
 
 
 def _reading(
-    job: Job, policy: Policies, made: CompiledKernel, kernel: Kernel, formats: Mapping[str, Format], search: ProofSearch
+    job: Job,
+    policy: Policies,
+    made: CompiledKernel,
+    kernel: Kernel,
+    formats: Mapping[str, Format],
+    search: ProofSearch,
+    open_: bool,
 ) -> Verdict:
+    """The verdict on one reading. open_: any of its products and sums may be fused, so that nothing can be shown."""
     case = job.case
-    thread = Thread.any_of(kernel, (32 * made.compilation.num_warps,))
+    launched = made.compilation.spec.given
+    thread = Thread.any_of(kernel, launched.block if launched else (32 * made.compilation.num_warps,))
     does = kernels.run(kernel, thread)
     if not does.stores:
         return Verdict("not settled", "nothing to prove: the PTX stores nothing")
@@ -160,7 +183,7 @@ def _reading(
     def refuted(goal: Term, below: Sequence[Term], shown: Callable[[Mapping[str, int]], Verdict | None]) -> Any:
         last = queries.ways([goal, *needed(below, goal)])[-1]
         return search.refute(
-            goal, below, lambda model, exact: shown(model), lambda asked: _open(asked, last, graph, kernel)
+            goal, below, lambda model, exact: shown(model), lambda asked: _open(asked, last, goal, kernel)
         )
 
     for goal, words in ((does.undefined, "undefined bits: the PTX may use some"),
@@ -169,8 +192,10 @@ def _reading(
             return Verdict("not settled", words, program=program, rules=rules)
     for goal, below, units in goals:
         shown = lambda model, units=units: _shown(job, policy, made, kernel, units, model)  # noqa: E731
-        verdict: Verdict | None = refuted(goal, (*thread.assumptions, *below), shown)
+        verdict: Verdict | None = refuted(goal, (*thread.assumptions, *below), (lambda model: None) if open_ else shown)
         if verdict is not None:
+            if open_ and not verdict.reason.startswith("time"):
+                verdict = Verdict("not settled", programs.SOME_FUSED)
             return replace(verdict, program=program, rules=rules)
     if not _anything(graph, inside, case, formats):
         words = "nothing to prove: no input of the domain is known with a result that the rules refuse"
@@ -194,12 +219,15 @@ def _bytes(fmt: Format) -> int:
     return max(fmt.unit_bits, 8) // 8
 
 
-def _open(asked: queries.Query, last: str, graph: Any, kernel: Kernel) -> str | None:
-    if asked.way != last:
-        return None
+def _open(asked: queries.Query, last: str, goal: Term, kernel: Kernel) -> str | None:
     approximate = sorted({s.bound.name for s in kernel.program.steps if s.bound.form.approximate})
+    unknown = graphs.unknown([goal])
+    if asked.way != last and not unknown:
+        return None
     if approximate:
         return f"approximate: the bits of {', '.join(approximate)} are a model"
+    if unknown:
+        return f"reference: no solver knows {', '.join(unknown)}"
     if not asked.exact:
         return f"{asked.way}: equal operands alone do not prove it"
     return "policy: the judge accepts what the traced rules refuse"
@@ -221,7 +249,7 @@ def _pieces(
 ) -> list[_ElementPlace]:
     """The elements of an access. Raises NotModelled if its address is not one of a tensor.
 
-    moved: gets that an address is not its tensor's start and an offset, which must hold for no input.
+    moved: gets that an access is not at its tensor's start and an offset, which must hold for no input.
     """
     used = {x.detail for x in t.ordered([access.address]) if x.op == "var" and x.detail in bases}
     if len(used) != 1:
@@ -232,7 +260,8 @@ def _pieces(
         return t.const(0, 64) if term.op == "var" and term.detail == base else None
 
     (offset,) = t.rebuilt([access.address], from_zero)
-    moved.append(t.bnot(t.eq(access.address, t.add(t.variable(base, 64), offset))))
+    elsewhere = t.bnot(t.eq(access.address, t.add(t.variable(base, 64), offset)))
+    moved.append(t.band(access.condition, elsewhere))
     tensor = bases[base]
     size = _bytes(formats[tensor])
     if access.size % size:

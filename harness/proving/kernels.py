@@ -148,9 +148,9 @@ class KernelResults:
     computed: tuple[programs.ComputedTerms, ...]
 
 
-def run(kernel: Kernel, thread: Thread) -> KernelResults:
-    """What a thread does. Raises NotModelled."""
-    lane = _KernelLane(kernel, thread)
+def run(kernel: Kernel, thread: Thread, known: Sequence[Load] = ()) -> KernelResults:
+    """What a thread does. known: loads of another kernel from the same memory. Raises NotModelled."""
+    lane = _KernelLane(kernel, thread, known)
     lane.run()
     undefined = lane.undefined
     for store in lane.accesses.stores:
@@ -159,8 +159,9 @@ def run(kernel: Kernel, thread: Thread) -> KernelResults:
 
 
 class _KernelLane(Lane):
-    def __init__(self, kernel: Kernel, thread: Thread) -> None:
+    def __init__(self, kernel: Kernel, thread: Thread, known: Sequence[Load]) -> None:
         super().__init__(kernel.program)
+        self.known = known
         self.units = True
         self.thread = thread
         self.accesses = Accesses()
@@ -189,8 +190,9 @@ def _ld(lane: _KernelLane, step: Step, condition: Term) -> list[MaskedTerm]:
     if lane.accesses.stores:
         raise NotModelled(f"{step.bound.spelling} after a store, which may have changed what it reads")
     width = 8 * access.size
-    held = next((x for x in lane.accesses.loads if x.address is address and x.value.width == width), None)
-    value = held.value if held else t.variable(f"loaded{len(lane.accesses.loads)}", width)
+    loads = (*lane.known, *lane.accesses.loads)
+    held = next((x for x in loads if x.address is address and x.value.width == width), None)
+    value = held.value if held else t.variable(f"loaded{len(loads)}", width)
     lane.accesses.loads.append(Load(condition, address, value))
     parts = (t.extract(value, (k + 1) * access.width - 1, k * access.width) for k in range(access.count))
     return [programs.defined(p) for p in parts]

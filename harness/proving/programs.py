@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ptxdiff.emulator import AsmBlock, AsmOperand
+from ptxdiff.emulator import AsmBlock, AsmOperand, fusable, role_in_contraction
 from ptxdiff.emulator.binding.program import UNDEFINED, Program, ReadSlot, Step, WriteSlot
 from ptxdiff.emulator.isa.forms import Form
 from ptxdiff.emulator.numeric.vectorise import ArrayFunction
@@ -73,6 +73,14 @@ def defined(value: Term) -> MaskedTerm:
 def _lost(width: int) -> MaskedTerm:
     width = _term_width(width)
     return MaskedTerm(t.const(0, width), t.const(t.ones(width), width))
+
+
+SOME_FUSED = "contraction: ptxas may fuse some products and sums and not others, which is not proved"
+
+
+def readings_of(pairs: int) -> tuple[bool | None, ...]:
+    """Whether all products and sums are fused, or (None) any of them, where ptxas may fuse so many pairs."""
+    return (False, True, None) if pairs > 1 else (False, True)
 
 
 def run(
@@ -142,6 +150,9 @@ class Lane:
         self.approximate: set[str] = set()
         self.computed: list[ComputedTerms] = []
         self.active = TRUE
+        self.products: dict[int, frozenset[tuple[str, bool]]] = {}
+        """The registers that may hold a product without rounding modifier: its type, and whether it flushes."""
+        self.offered = {f.pair for f in fusable(program)}
 
     def run(self) -> None:
         """Take every way through the program, each under its condition. Raises NotModelled."""
@@ -187,8 +198,31 @@ class Lane:
         if runner is None:
             raise NotModelled(f"{step.bound.spelling}, which reads or writes what is outside the block's registers")
         results = runner(self, step, condition)
+        products = self.products_of(step)
         for writer, bits in zip(step.destinations, results, strict=True):
             self.write(writer, bits, condition, doubt)
+            kept = frozenset() if condition is TRUE else self.products.get(writer.slot, frozenset())
+            self.products[writer.slot] = products | kept
+
+    def products_of(self, step: Step) -> frozenset[tuple[str, bool]]:
+        """The products that a step's results may be, through moves and negations.
+
+        Raises NotModelled if ptxas may fuse a sum with a product that the emulator's contraction does not see: one that
+        is moved, negated, or computed before a branch.
+        """
+        found = [(k, self.products.get(r.slot, frozenset())) for k, r in enumerate(step.sources) if r.slot >= 0]
+        role = role_in_contraction(step)
+        if role is None:
+            return frozenset[tuple[str, bool]]().union(*(p for _, p in found)) if step.kind in _MOVES else frozenset()
+        kind, own = role[0], role[1:]
+        if kind == "product":
+            return frozenset([own])
+        if kind == "negation":
+            return frozenset[tuple[str, bool]]().union(*(p for _, p in found))
+        for position, products in found:
+            if own in products and (step.node.offset, position) not in self.offered:
+                raise NotModelled(f"a sum that ptxas may fuse with a product that is moved: {step.bound.spelling}")
+        return frozenset()
 
     def read(self, reader: ReadSlot) -> MaskedTerm:
         """The value of a source, and its undefined bits."""
@@ -449,10 +483,24 @@ def _split(lane: Lane, step: Step, condition: Term) -> list[MaskedTerm]:
     return found
 
 
+def _fusion(lane: Lane, step: Step, condition: Term) -> list[MaskedTerm]:
+    """A sum, or what it is if it is fused: each is one of the inputs' choices (`ptxdiff.emulator.undecided`)."""
+    found, *others = (lane.read(r) for r in step.sources)
+    for (offset, position), one in zip(step.detail, others, strict=True):
+        chosen = t.variable(f"fused.{offset}.{position}", 0)
+        pairs = zip((one.value, one.undefined), (found.value, found.undefined), strict=True)
+        found = MaskedTerm(*(t.ite(chosen, yes, no) for yes, no in pairs))
+    return [found]
+
+
 def _nothing(lane: Lane, step: Step, condition: Term) -> list[MaskedTerm]:
     return []
 
 
+FUSION = "fusion"
+"""The kind of a step of `ptxdiff.emulator.undecided`."""
 _RUNNERS: Mapping[str, Callable[[Lane, Step, Term], list[MaskedTerm]]] = {
-    "scalar": _scalar, "mov": _mov, "unpack": _unpack, "pack": _pack, "split": _split, "nothing": _nothing,
+    "scalar": _scalar, "mov": _mov, "unpack": _unpack, "pack": _pack, "split": _split, FUSION: _fusion,
+    "nothing": _nothing,
 }  # fmt: skip
+_MOVES = ("mov", "unpack", "pack", "split")

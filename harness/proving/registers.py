@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ptxdiff.emulator import REGISTER_WIDTH, assemble, parse_constraints
+from ptxdiff.emulator import REGISTER_WIDTH, assemble, parse_constraints, undecided
 from ptxdiff.proving import programs
 from ptxdiff.proving import terms as t
 from ptxdiff.proving.programs import Lane, MaskedTerm
@@ -30,10 +30,11 @@ class BlockOutputs:
 def of_block(
     text: str, constraints: str, target: str, constants: Constants = (), share: tuple[tuple[int, int], ...] = ()
 ) -> BlockOutputs:
-    """Run a block on terms. share: outputs in registers of inputs. Raises NotModelled, PtxError."""
+    """Run a block on terms, with any of its products and sums fused that ptxas may fuse. share: outputs in registers of
+    inputs. Raises NotModelled, PtxError."""
     block = assemble(text, constraints, target, share, False, constants)
     parsed = parse_constraints(constraints)
-    lane = Lane(block.program)
+    lane = Lane(undecided(block.program))
     for number, (constraint, slot) in enumerate(zip(parsed, block.slots, strict=True)):
         if not constraint.output and slot >= 0:
             width = REGISTER_WIDTH[constraint.letter]
@@ -50,15 +51,20 @@ def of_block(
 
 
 def changed_by_sharing(
-    text: str, constraints: str, target: str, pair: tuple[int, int], constants: Constants, seconds: float
+    text: str,
+    constraints: str,
+    target: str,
+    share: tuple[tuple[int, int], ...],
+    constants: Constants,
+    seconds: float,
 ) -> dict[int, int] | bool | None:
-    """False if an output in the register of an input changes no defined bit and undefines none, for all inputs; inputs
-    by operand number for which a solver says that it does, to be run before they are believed; None if that is open.
+    """False if outputs in registers of inputs change no defined bit and undefine none, for all inputs; inputs by
+    operand number for which a solver says that they do, to be run before they are believed; None if that is open.
 
-    pair: the output and the input. Raises NotModelled, PtxError.
+    share: each output with its input. Raises NotModelled, PtxError.
     """
     own = of_block(text, constraints, target, constants)
-    shared = of_block(text, constraints, target, constants, (pair,))
+    shared = of_block(text, constraints, target, constants, share)
     goal = FALSE
     for number, mine in own.outputs.items():
         theirs = shared.outputs[number]

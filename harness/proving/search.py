@@ -24,6 +24,9 @@ Settled = Literal["proved", "counterexample", "not settled"]
 LONGEST = 4_000_000
 """Terms of a query from which on no solver is asked."""
 
+SHORT = 3.0
+"""Seconds of a solver for each way of asking, before one of them gets more."""
+
 _proofs = DiskCache("proofs")
 
 
@@ -89,36 +92,38 @@ class ProofSearch:
         if goal is FALSE:
             return None
         below = needed(assumptions, goal)
-        ways = queries.ways([goal, *below])
-        last = ""
-        for number, way in enumerate(ways):
-            left = self.left
-            if left < 0.5:
-                return Verdict("not settled", last or "time: none was left for this pack")
-            share = left if number == len(ways) - 1 else left / 2
-            asked = queries.query(goal, below, way)
-            if asked.size > LONGEST:
-                return Verdict("not settled", f"size: {asked.size} terms")
-            try:
-                answer = self.ask(asked, share)
-            except solving.SolverFault as fault:
-                last = f"solver: {fault}"
-                self.tried.append(f"{way}: {fault}")
-                continue
-            self.tried.append(f"{way}: {answer.answer} after {answer.seconds:.1f} s, {asked.size} terms")
-            if answer.answer == "unsat":
-                return None
-            if answer.answer != "sat":
-                last = f"time: {way} took more than {share:.0f} s"
-                continue
-            found = believed(answer.model, asked.exact)
-            if found is not None:
-                return found
-            words = left_open(asked)
-            if words is not None:
-                return Verdict("not settled", words)
-            last = f"{way}: equal operands alone do not prove it"
-        return Verdict("not settled", last)
+        waiting, last, settled = queries.ways([goal, *below]), "", ""
+        for most in (SHORT, self.seconds):  # each way for a short time, and then those that need more
+            ways, waiting = waiting, []
+            for number, way in enumerate(ways):
+                left = self.left
+                if left < 0.5:
+                    return Verdict("not settled", settled or last or "time: none was left for this pack")
+                share = min(most, left if number == len(ways) - 1 else left / 2)
+                asked = queries.query(goal, below, way)
+                if asked.size > LONGEST:
+                    return Verdict("not settled", f"size: {asked.size} terms")
+                try:
+                    answer = self.ask(asked, share)
+                except solving.SolverFault as fault:
+                    last = f"solver: {fault}"
+                    self.tried.append(f"{way}: {fault}")
+                    continue
+                self.tried.append(f"{way}: {answer.answer} after {answer.seconds:.1f} s, {asked.size} terms")
+                if answer.answer == "unsat":
+                    return None
+                if answer.answer != "sat":
+                    last = f"time: {way} took more than {share:.0f} s"
+                    waiting.append(way)
+                    continue
+                found = believed(answer.model, asked.exact)
+                if found is not None:
+                    return found
+                settled = left_open(asked) or settled
+                if settled and not waiting:
+                    return Verdict("not settled", settled)
+                last = f"{way}: equal operands alone do not prove it"
+        return Verdict("not settled", settled or last)
 
     def ask(self, asked: Query, seconds: float) -> solving.SolverAnswer:
         """An answer; of a query that was refuted before, the kept one. Raises SolverFault."""

@@ -10,15 +10,19 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from ptxdiff.model.arguments import format_of
 from ptxdiff.model.case import Case
 from ptxdiff.model.policies import Policies
-from ptxdiff.model.reference import runs_on_host
+from ptxdiff.model.reference import ReferenceFault, apply_reference, runs_on_host
+from ptxdiff.model.variants import Reference, alternatives
 from ptxdiff.proving import summaries
 from ptxdiff.proving.terms import NotModelled
 from ptxdiff.references import arithmetic, rounding
@@ -136,13 +140,30 @@ _ORIGINALS["_by_shifting"] = rounding._by_shifting
 @contextlib.contextmanager
 def summarised() -> Iterator[None]:
     """Within it, IEEE operations of references are recorded as one operation each."""
+    if _without.get():
+        yield
+        return
+    before = {name: function.__code__ for name, (function, _) in _REPLACED.items()}
     for function, other in _REPLACED.values():
         function.__code__ = other.__code__
     try:
         yield
     finally:
         for name, (function, _) in _REPLACED.items():
-            function.__code__ = _ORIGINALS[name].__code__
+            function.__code__ = before[name]
+
+
+_without: ContextVar[bool] = ContextVar("without", default=False)
+
+
+@contextlib.contextmanager
+def without_summaries(without: bool = True) -> Iterator[None]:
+    """Within it, IEEE operations of references are recorded as they compute them, because their code is changed."""
+    token = _without.set(without)
+    try:
+        yield
+    finally:
+        _without.reset(token)
 
 
 def refusals(case: Case, policy: Policies, count: int) -> Any:
@@ -154,6 +175,8 @@ def refusals(case: Case, policy: Policies, count: int) -> Any:
 
     if runs_on_host(policy.reference):
         raise NotModelled("the reference computes with numpy, and so leaves no graph of torch operations")
+    for reference in {*alternatives(policy.reference), *(alternatives(case.reference) if policy.meets else ())}:
+        _refuse_dependent(case, reference)
     oracle = Oracle(case, policy, None)  # type: ignore[arg-type]
     names = [*oracle.inputs]
 
@@ -170,11 +193,80 @@ def refusals(case: Case, policy: Policies, count: int) -> Any:
     return graph
 
 
+INPUTS = 257
+
+
+def _refuse_dependent(case: Case, reference: Reference) -> None:
+    """Raise NotModelled if a reference gives an input alone, or a second time, another result than among others.
+
+    A graph is recorded for a few inputs, and must hold for any number of them, in any place.
+    """
+    codes = _some_codes(case)
+    per = {n: format_of(a).codes_per_unit for n, a in (*case.inputs.items(), *case.outputs.items())}
+    count = min(len(c) // per[n] for n, c in codes.items())
+    if count < 2:
+        return  # no input of the domain is among those that are tried
+    words = "a reference that gives an input alone another result than among others"
+    try:
+        whole, again = (apply_reference(case, reference, codes) for _ in range(2))
+        for k in (0, 1, count // 2, count - 1):
+            alone = apply_reference(case, reference, {n: c[k * per[n] : (k + 1) * per[n]] for n, c in codes.items()})
+            for name, codes_alone in alone.items():
+                among = (w[name].reshape(-1)[k * per[name] : (k + 1) * per[name]] for w in (whole, again))
+                if not all(np.array_equal(codes_alone.reshape(-1), a) for a in among):
+                    raise NotModelled(words)
+    except ReferenceFault as error:
+        raise NotModelled(f"a reference that refuses an input of the domain ({str(error)[:200]})") from error
+
+
+def _some_codes(case: Case) -> dict[str, Any]:
+    """Random codes of the inputs, within the case's domain if it can be evaluated."""
+    from ptxdiff.sweep.domains import float_values
+
+    random = np.random.default_rng(31)
+    formats = {n: format_of(a) for n, a in case.inputs.items()}
+    codes = {}
+    for name, fmt in formats.items():
+        bits = random.integers(-(1 << 63), (1 << 63) - 1, INPUTS * fmt.codes_per_unit, np.int64)
+        codes[name] = bits & fmt.code_mask if fmt.code_bits < 64 else bits
+    if case.domain is None or any(f.codes_per_unit > 1 for f in formats.values()):
+        return codes
+    held = case.domain.holds({n: float_values(formats[n], torch.from_numpy(c)).numpy() for n, c in codes.items()})
+    return {n: c[held] for n, c in codes.items()}
+
+
+def answers(case: Case, reference: Reference, flushing: bool) -> Any:
+    """The graph of the codes of all outputs that a reference gives for one storage unit of each input.
+
+    Raises NotModelled.
+    """
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    if runs_on_host(reference):
+        raise NotModelled("the reference computes with numpy, and so leaves no graph of torch operations")
+    _refuse_dependent(case, reference)
+    formats = formats_of(case.inputs)
+
+    def codes_of(*units: Tensor) -> Tensor:
+        given = [unpack(f, as_codes(u)) for f, u in zip(formats.values(), units, strict=True)]
+        answer = reference(*given, **({"ftz": "results"} if flushing else {}))
+        parts = answer if isinstance(answer, tuple | list) else (answer,)
+        if len(parts) != len(case.outputs) or any(p.dtype != torch.int64 for p in parts):
+            raise NotModelled("a reference that does not return codes")
+        return torch.stack([p.reshape(-1)[k] for p in parts for k in range(p.numel())])
+
+    return _recorded(make_fx, codes_of, [torch.zeros(1, dtype=dtype_of(f)) for f in formats.values()])
+
+
+def formats_of(arguments: Mapping[str, Any]) -> dict[str, Format]:
+    """The formats of a case's inputs or outputs, by name."""
+    return {n: format_of(a) for n, a in arguments.items()}
+
+
 def domain(case: Case, count: int) -> Any:
     """The graph of whether each input lies in the case's domain; None if all inputs are meant. Raises NotModelled."""
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    from ptxdiff.model.arguments import format_of
     from ptxdiff.sweep.domains import float_values, in_kernel, traceable
 
     if case.domain is None:

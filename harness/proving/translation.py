@@ -11,6 +11,7 @@ same buffers and store different bytes.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,7 +19,16 @@ from typing import Any
 import numpy as np
 
 from ptxdiff.conformance.taught import unsettled
-from ptxdiff.emulator import Buffer, BufferPointer, Kernel, PtxError, contraction_open, load_kernel, run_kernel
+from ptxdiff.emulator import (
+    Buffer,
+    BufferPointer,
+    Kernel,
+    PtxError,
+    contraction_open,
+    fusable,
+    load_kernel,
+    run_kernel,
+)
 from ptxdiff.emulator.kernel.memory.space import GlobalMemory
 from ptxdiff.proving import kernels, machine_code, queries
 from ptxdiff.proving import terms as t
@@ -54,14 +64,14 @@ class AssembledKernel:
 
 
 def prove_translation(one: AssembledKernel, search: ProofSearch) -> Verdict:
-    """The verdict on machine code. Where ptxas may contract, it may have the bits of either reading."""
+    """The verdict on machine code. Where ptxas may contract, it may have the bits of any reading."""
     try:
         plain = load_kernel(one.text, one.entry)
         readings = [plain]
         if contraction_open(plain.program):
             readings.append(load_kernel(one.text, one.entry, True))
         found = Verdict("not settled", "nothing was tried")
-        for reading in readings:
+        for reading in readings:  # a launch may show that ptxas has chosen another one, which is appended
             found = _by_reading(one, reading, readings, search)
             if found.verdict == "proved":
                 break
@@ -79,14 +89,14 @@ def _line(error: PtxError) -> str:
 @dataclass(frozen=True)
 class _Sides:
     one: AssembledKernel
-    readings: Sequence[Kernel]
+    readings: list[Kernel]
     kernel: Kernel  # the reading whose results are wanted
     thread: Thread
     wanted: KernelResults
     made: MachineResults
 
 
-def _by_reading(one: AssembledKernel, kernel: Kernel, readings: Sequence[Kernel], search: ProofSearch) -> Verdict:
+def _by_reading(one: AssembledKernel, kernel: Kernel, readings: list[Kernel], search: ProofSearch) -> Verdict:
     thread = Thread.any_of(kernel, one.block)
     if not _possible(thread.assumptions):
         raise AssertionError("no thread meets the assumptions about threads")
@@ -267,10 +277,41 @@ def _launched(sides: _Sides, numbers: Mapping[str, int]) -> Verdict | None:
     apart = [ours.difference(other) for other in readings]
     if not all(apart):
         return None
+    if (other_reading := _fused_in_part(sides, given, ours)) is not None:
+        return other_reading
     if made.approximate or any(s.bound.form.approximate for s in sides.readings[0].program.steps):
         return Verdict("not settled", f"approximate: {apart[0]}, and approximate instructions are a model here")
     inputs = {f"0x{a:x}": tuple(data) for a, data in sorted(given.items())}
     return Verdict("counterexample", apart[0], inputs=inputs)
+
+
+MOST_PAIRS = 6
+"""Of products and sums that ptxas may fuse, of which every choice is tried in a launch."""
+
+
+def _fused_in_part(sides: _Sides, given: Mapping[int, bytes], ours: _Launch) -> Verdict | None:
+    """That machine code has the bytes of PTX in which some products and sums are fused and others are not, or may have
+    them, so that it is no counterexample; None if it is one.
+
+    The reading that the launch shows is appended to the readings.
+    """
+    one = sides.one
+    pairs = [f.pair for f in fusable(sides.readings[0].program)]
+    if len(pairs) < 2:
+        return None
+    words = "contraction: ptxas fused some products and sums and not others"
+    if len(pairs) > MOST_PAIRS:
+        return Verdict("not settled", f"{words}, or the machine code is wrong")
+    for count in range(1, len(pairs) + 1):
+        for chosen in itertools.combinations(pairs, count):
+            kernel = load_kernel(one.text, one.entry, chosen)
+            launch = _Launch(one, given)
+            launch.emulate(kernel)
+            if not ours.difference(launch):
+                if len(sides.readings) < 2 + len(pairs):
+                    sides.readings.append(kernel)
+                return Verdict("not settled", words)
+    return None
 
 
 def _numbers(sides: _Sides, goal: Term, fixed: Sequence[Term], model: Mapping[str, int]) -> dict[str, int]:

@@ -25,7 +25,7 @@ from ptxdiff.model.identity.definition import INCOMPARABLE, definition
 from ptxdiff.model.load import LoadedCase
 from ptxdiff.model.policies import Policies, policies, variant_on
 from ptxdiff.model.reference import ReferenceFault
-from ptxdiff.model.variants import AsmVariant, CaseError, PlainVariant, Variant
+from ptxdiff.model.variants import AsmVariant, CaseError, Variant
 from ptxdiff.proving import programs, queries
 from ptxdiff.proving import terms as t
 from ptxdiff.proving.on_device import arrays_of
@@ -39,14 +39,14 @@ from ptxdiff.references.formats import Format
 
 @dataclass(frozen=True)
 class _Unit:
-    """What one proof is about: some invocations of a block, whose elements are numbered together. share: outputs in
-    registers of inputs."""
+    """What one proof is about: some invocations of a block, whose elements are numbered together. fuse: whether every
+    product and sum is fused that may be; None: any of them. share: outputs in registers of inputs."""
 
     case: Case
     policy: Policies
     form: AsmForm
     target: str
-    fuse: bool
+    fuse: bool | None
     elements: int
     share: tuple[tuple[int, int], ...] = ()
 
@@ -130,7 +130,8 @@ def proof_of(
         found = prove_assembled(loaded, name, target, device=device, **options)
         units = {n: tuple(f"0x{byte:02x}" for byte in row) for n, row in found.inputs.items()}
     else:
-        if against == REFERENCE and isinstance(_named(loaded.case, name), PlainVariant) and loaded.case.elementwise:
+        as_kernel = not isinstance(_named(loaded.case, name), AsmVariant)
+        if against == REFERENCE and as_kernel and loaded.case.elementwise:
             from ptxdiff.proving.elements import prove_elements
 
             found = prove_elements(loaded, name, target, **options)
@@ -227,25 +228,36 @@ class _Goals:
 
 def _readings(case: Case, variant: Variant, other: Variant | None, target: str, pack: int) -> Iterator[_Goals]:
     """The goals for each reading of a block: with and without contraction, where ptxas may choose."""
-    from ptxdiff.emulator import analyse
-
     if not case.elementwise:
         raise NotModelled("a whole kernel")
     for one in (variant, other):
         if one is not None and not isinstance(one, AsmVariant):
-            raise NotModelled("a Triton function, whose PTX is a kernel")
+            raise NotModelled("a kernel, which has no asm of its own")
     assert isinstance(variant, AsmVariant)
     judged = variant_on(variant, target)
     assert isinstance(judged, AsmVariant)
     policy = policies(case, judged)
     form = asm_form(case, judged, pack)
-    open_ = analyse(form.text, form.constraints, target=target).contraction_open
-    for fuse in (False, True) if open_ else (False,):
+    for fuse in _fusings(form, target):
         if other is None:
             yield _by_rules(_Unit(case, policy, form, target, fuse, pack))
         else:
             assert isinstance(other, AsmVariant)
             yield from _by_variant(case, policy, form, other, target, fuse, pack)
+
+
+def _fusings(form: AsmForm, target: str) -> tuple[bool | None, ...]:
+    """The readings of asm, whatever registers it is given: with contraction too, if ptxas may contract it; of several
+    products and sums also with any of them fused."""
+    from ptxdiff.emulator import assemble, contraction_open, fusable, sharing
+    from ptxdiff.emulator.text import spelled
+
+    written = spelled(form.text, form.constraints, form.convention)
+    shares = [(), *(tuple(sorted(s.items())) for s in sharing(form.text, form.constraints, target).assignments)]
+    blocks = [assemble(written.text, written.constraints, target, share).program for share in shares]
+    if not any(contraction_open(one) for one in blocks):
+        return (False,)
+    return programs.readings_of(max((len(fusable(one)) for one in blocks), default=0))
 
 
 def _assignments(form: AsmForm, target: str) -> list[tuple[tuple[int, int], ...]]:
@@ -280,13 +292,13 @@ def prove_sharing(
     pack: int,
     shown: Callable[[Mapping[str, tuple[int, ...]]], str],
     *,
-    fuse: bool = False,
+    fusion: bool,
     seconds: float = 10.0,
 ) -> Verdict:
     """Whether outputs of asm give the same bits in registers of inputs, in every assignment and for all inputs.
 
     shown: runs the asm on the storage units of one invocation, and returns what is wrong then, or "". Without that no
-    input is a counterexample.
+    input is a counterexample. fusion: whether ptxas may contract; then every reading must give the same bits.
     """
     search = ProofSearch(seconds, ())
 
@@ -297,14 +309,16 @@ def prove_sharing(
         return Verdict("counterexample", words, inputs=units) if words else None
 
     try:
-        unit = _Unit(case, policies(case, variant), asm_form(case, variant, pack), target, fuse, pack)
+        form = asm_form(case, variant, pack)
         variables = _variables(case, pack)
-        results, elements = _run(unit, variables)
         assumptions = _assumptions(case, variables, pack)
-        goals = [_any(r.undefined for r in results), *_shared_apart(unit, variables, elements)]
         found = None
-        for goal in goals:
-            found = search.refute(goal, assumptions, believed, lambda asked: None)
+        for fuse in _fusings(form, target) if fusion else (False,):
+            unit = _Unit(case, policies(case, variant), form, target, fuse, pack)
+            results, elements = _run(unit, variables)
+            goals = (_any(r.undefined for r in results), *_shared_apart(unit, variables, elements))
+            refuted = (search.refute(goal, assumptions, believed, lambda asked: None) for goal in goals)
+            found = next((verdict for verdict in refuted if verdict is not None), None)
             if found is not None:
                 break
     except NotModelled as reason:
@@ -327,14 +341,16 @@ def _width(fmt: Format) -> int:
 
 def _run(unit: _Unit, variables: Mapping[str, list[Term]]) -> tuple[tuple[Results, ...], list[list[Term]]]:
     """The results of as many invocations as the elements need, and the elements of each output."""
-    from ptxdiff.emulator import assemble, bind, parse_constraints
+    from ptxdiff.emulator import assemble, bind, parse_constraints, undecided
     from ptxdiff.emulator.text import spelled
 
     case, pack = unit.case, unit.form.pack
     written = spelled(unit.form.text, unit.form.constraints, unit.form.convention)
     widths = [[_bits(format_of(a)) for a in side.values()] for side in (case.inputs, case.outputs)]
     operands = bind(parse_constraints(written.constraints), widths[0], widths[1], pack, unit.form.convention)
-    block = assemble(written.text, written.constraints, unit.target, unit.share, unit.fuse)
+    block = assemble(written.text, written.constraints, unit.target, unit.share, bool(unit.fuse))
+    if unit.fuse is None:
+        block = replace(block, program=undecided(block.program))
     found: list[Results] = []
     elements: list[list[Term]] = [[] for _ in case.outputs]
     for first in range(0, unit.elements, pack):
@@ -396,7 +412,7 @@ def _by_rules(unit: _Unit) -> _Goals:
 
 
 def _by_variant(
-    case: Case, policy: Policies, form: AsmForm, other: AsmVariant, target: str, fuse: bool, pack: int
+    case: Case, policy: Policies, form: AsmForm, other: AsmVariant, target: str, fuse: bool | None, pack: int
 ) -> Iterator[_Goals]:
     """The goals against another variant: that a bit of an element differs."""
     from ptxdiff.emulator import analyse
@@ -471,6 +487,11 @@ class _VariantSearch(ProofSearch):
         def believed(model: Mapping[str, int], exact: bool) -> Verdict | None:
             return self._believed(goals, model)
 
+        if goals.unit.fuse is None:  # nobody is accused, because ptxas may never choose so
+            found = self.refute(goal, goals.assumptions, lambda *_: None, lambda asked: None)
+            if found is None or found.reason.startswith("time"):
+                return found
+            return Verdict("not settled", programs.SOME_FUSED)
         return self.refute(goal, goals.assumptions, believed, lambda asked: _open(goals, asked, goal))
 
     def _believed(self, goals: _Goals, model: Mapping[str, int]) -> Verdict | None:
@@ -494,15 +515,20 @@ class _VariantSearch(ProofSearch):
 
 def _open(goals: _Goals, asked: queries.Query, goal: Term) -> str | None:
     """Why a model that is no counterexample leaves the question open; None if another way of asking may settle it."""
+    from ptxdiff.proving import graphs
+
     approximate = sorted(set().union(*(r.approximate for r in goals.results)))
+    unknown = graphs.unknown([goal])
     if asked.way != queries.ways([goal, *needed(goals.assumptions, goal)])[-1]:
         by_rules = goals.other is None and goal is not goals.undefined
-        return f"approximate: the bits of {', '.join(approximate)} are a model" if approximate and by_rules else None
+        if approximate and by_rules:
+            return f"approximate: the bits of {', '.join(approximate)} are a model"
+        return f"reference: no solver knows {', '.join(unknown)}" if unknown else None
     if goal is goals.undefined:
         return "undefined bits: the rules for them are coarser here than the emulator's"
     if approximate:
         return f"approximate: the bits of {', '.join(approximate)} are a model"
-    if unknown := sorted(f.name for f in t.functions([goal]) if f.approximate):
+    if unknown:
         return f"reference: no solver knows {', '.join(unknown)}"
     if not asked.exact:
         return f"{asked.way}: equal operands alone do not prove it"
@@ -562,7 +588,7 @@ def _ran_wrong(goals: _Goals, units: Mapping[str, Sequence[int]]) -> str:
     if case.domain is not None and not np.all(_inside(case, arrays)):
         return ""
     try:
-        outputs = _emulated(unit, unit.form, arrays, unit.fuse)
+        outputs = _emulated(unit, unit.form, arrays, bool(unit.fuse))
         if goals.other is not None:
             wanted = _emulated(unit, goals.other, arrays, False)
             return _first_difference(outputs, wanted)
@@ -612,7 +638,7 @@ def _compare_with_terms(goals: _Goals, numbers: Mapping[str, int], units: Mappin
                 )
     unit = goals.unit
     try:
-        outputs = _emulated(unit, unit.form, _arrays(unit.case, units), unit.fuse)
+        outputs = _emulated(unit, unit.form, _arrays(unit.case, units), bool(unit.fuse))
     except PtxError:
         return
     pack = unit.form.pack

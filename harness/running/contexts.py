@@ -119,7 +119,7 @@ class SharedRegisters:
             one = replace(job, inputs=inputs, setup=replace(job.setup, shape=(pack,)))
             return "; ".join(self.backend.run(one).findings)
 
-        found = prove_sharing(job.case, job.variant, job.target, pack, shown, fuse=job.setup.fusion, seconds=SECONDS)
+        found = prove_sharing(job.case, job.variant, job.target, pack, shown, fusion=job.setup.fusion, seconds=SECONDS)
         return found, arrays_of(job.case.inputs, found.inputs) if found.inputs else {}
 
 

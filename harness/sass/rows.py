@@ -99,7 +99,8 @@ class OperandShape:
 class InstructionRow:
     """One row of the table. choices: for a group in small letters, the code of each written modifier; "" if none.
 
-    given: constants of the definition that belong to the whole row.
+    given: constants of the definition that belong to the whole row. last_zero: modifiers with which the last source
+    must be RZ, because it is not known where the instruction puts the bits of another one.
     """
 
     name: str
@@ -113,6 +114,7 @@ class InstructionRow:
     approximate: bool = False
     scalar: frozenset[str] = frozenset()
     given: Mapping[str, int] = field(default_factory=dict)
+    last_zero: frozenset[str] = frozenset()
 
     @property
     def label(self) -> str:
@@ -148,11 +150,12 @@ def row(
     uniform: bool = False,
     approximate: bool = False,
     given: Mapping[str, int] | None = None,
+    last_zero: Sequence[str] = (),
     **choices: Mapping[str, int] | Sequence[str],
 ) -> Callable[[Definition], Definition]:
     """Declare a row. uniform: the same instruction exists for uniform registers, with a U before its name.
 
-    given: constants of the definition that no modifier chooses.
+    given: constants of the definition that no modifier chooses. last_zero: see `InstructionRow`.
     """
     opcode = re.match(r"^[A-Z0-9]+", pattern)
     assert opcode is not None
@@ -173,7 +176,7 @@ def row(
     def declare(definition: Definition) -> Definition:
         made = InstructionRow(
             pattern, opcodes, tuple(fixed), flags, groups, tuple(map(OperandShape.parse, shapes)), definition,
-            approximate=approximate, given=dict(given or {}),
+            approximate=approximate, given=dict(given or {}), last_zero=frozenset(last_zero),
         )  # fmt: skip
         for name in opcodes:
             ROWS.setdefault(name, []).append(made)
@@ -210,6 +213,10 @@ def _match(row: InstructionRow, instruction: MachineInstruction) -> RowMatch | N
         left = [w for w in left if w != word]
     if left:
         return None
+    if row.last_zero.intersection(instruction.modifiers):
+        last = instruction.operands[-1]
+        if last.kind != "R" or last.number != -1:
+            return None
     for shape in row.shapes:
         sources = _operands(shape, instruction, constants)
         if sources is not None:

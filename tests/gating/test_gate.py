@@ -359,3 +359,26 @@ def test_a_counterexample_of_a_solver_is_refused_and_a_proof_is_no_evidence(base
     ]
     unsettled = dataclasses.replace(wrong, verdict="not settled", words="time: over")
     assert gate(dataclasses.replace(base, proofs=[unsettled]), accepted, MODELS).code == ACCEPTED
+
+
+def test_a_proof_that_is_lost_is_a_remark(base, accepted):
+    proof = Proof("rcp", "asm.rn", "sm_90a", "proved", packs=(1,), program="ab", rules="cd", solver="bitwuzla 0.9.1")
+    lost = dataclasses.replace(proof, verdict="not settled", words="time: over", packs=(), program="", rules="")
+    held = dataclasses.replace(accepted, proofs=[proof])
+    for proofs, remarks in (([lost], 1), ([proof], 0), ([], 0), ([dataclasses.replace(lost, target="sm_80")], 0)):
+        decision = gate(dataclasses.replace(base, proofs=proofs), held, MODELS)
+        assert decision.code == ACCEPTED
+        found = [f for f in decision.findings if "proved for all inputs in the baseline" in f.text]
+        assert [f.subject for f in found] == ["rcp::asm.rn"] * remarks
+
+
+def test_a_baseline_keeps_what_is_proved(base, tmp_path):
+    """Of a case without results, too; a proof stays until the same subject is asked about again."""
+    proof = Proof("rcp", "asm.rn", "sm_90a", "proved", packs=(1,), program="ab", rules="cd", solver="bitwuzla 0.9.1")
+    alone = dataclasses.replace(proof, case="proved_alone", tried=("floats: unsat",))
+    baseline.write(dataclasses.replace(base, proofs=[proof, alone]), tmp_path)
+    held = baseline.load(tmp_path)
+    assert sorted(held.proofs, key=lambda p: p.case) == [dataclasses.replace(alone, tried=()), proof]
+    lost = dataclasses.replace(proof, verdict="not settled", words="time: over", packs=(), program="", rules="")
+    baseline.write(dataclasses.replace(base, proofs=[lost]), tmp_path, keep=held)
+    assert [p.case for p in baseline.load(tmp_path).proofs] == ["proved_alone"]

@@ -41,4 +41,4 @@ def test_what_is_not_proved_is_said_to_be_a_trial() -> None:
 def test_a_shared_register_that_becomes_undefined_is_no_proof() -> None:
     """The value of an undefined register is unknown, though a term has some number there."""
     text = "{ .reg .b32 t; mov.b32 $0, t; and.b32 t, $1, 0; mul.lo.u32 t, $1, 0; mov.b32 $0, t; }"
-    assert changed_by_sharing(text, "=r,r,r", "sm_90a", (0, 1), (), 10.0) is not False
+    assert changed_by_sharing(text, "=r,r,r", "sm_90a", ((0, 1),), (), 10.0) is not False

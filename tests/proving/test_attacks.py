@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -11,14 +12,17 @@ pytest.importorskip("bitwuzla", reason="the extra `prove` is not installed")
 pytest.importorskip("z3", reason="the extra `prove` is not installed")
 
 from ptxdiff import Case, asm
-from ptxdiff.model.match import Domain, exact
+from ptxdiff.model.match import Domain, exact, relative, ulp
+from ptxdiff.model.variants import AsmVariant
 from ptxdiff.proving import definitions
 from ptxdiff.proving import terms as t
-from ptxdiff.proving.verdicts import prove
+from ptxdiff.proving.registers import changed_by_sharing
+from ptxdiff.proving.verdicts import prove, prove_sharing
 from ptxdiff.references import arithmetic
 from ptxdiff.references.formats import BF16, F16, F32, U8, U32
 
 ONES = 0xFFFFFFFF
+CALLS = itertools.count()
 
 
 def _sum(a: Any, b: Any) -> Any:
@@ -158,7 +162,95 @@ ATTACKS |= {
         lambda a, b: a | b, {},
     ),
 }  # fmt: skip
-QUICK = [*ATTACKS][::5]
+SUM_OF_PRODUCT = "{{ .reg .f32 t, u, v; .reg .b64 w; .reg .pred p; mul.f32 t, $1, $2; {} }}"
+
+
+def _rounded_twice(a: Any, b: Any) -> Any:
+    return arithmetic.add(arithmetic.mul(a, b), b)
+
+
+def _first(a: Any, b: Any) -> Any:
+    return a
+
+
+LOOP = """{{ .reg .b32 s, i; .reg .pred p, q; mov.b32 i, 0; mov.b32 s, $1;
+    again: {} add.u32 i, i, 1; setp.lt.u32 p, i, {}; @p bra again; mov.b32 $0, s; }}"""
+CONTRACTED = {
+    "one of two sums fused": "add.f32 u, t, $2; add.f32 v, t, $2; xor.b32 $0, u, v;",
+    "a product that is moved": "mov.f32 u, t; add.f32 $0, u, $2;",
+    "a product that is negated": "neg.f32 t, t; neg.f32 u, $2; add.f32 t, t, u; neg.f32 $0, t;",
+    "a product before a branch": "setp.eq.f32 p, $1, $1; @p bra on; on: add.f32 $0, t, $2;",
+    "a product in a pair": "mov.b64 w, {{t, t}}; mov.b64 {{u, v}}, w; add.f32 $0, u, $2;",
+    "a product that is moved under guards": "setp.eq.b32 p, $1, 9; @p mov.f32 u, t; @!p mov.f32 u, t; "
+    "add.f32 $0, u, $2;",
+    "a product that may be fused": "add.f32 $0, t, $2;",
+}
+ATTACKS |= {
+    name: (F32, "r", 1, SUM_OF_PRODUCT.format(body.replace("{{", "{").replace("}}", "}")),
+           (lambda a, b: a * 0) if name.startswith("one of") else _rounded_twice, {})
+    for name, body in CONTRACTED.items()
+}  # fmt: skip
+ATTACKS |= {
+    name: (F32, "r", 1, text, reference, options)
+    for name, text, reference, options in (
+        ("a sum with +0", "add.f32 $0, $1, 0f00000000;", _first, {}),
+        ("a flushing sum with -0", "add.ftz.f32 $0, $1, 0f80000000;", _first, {}),
+        ("a flushing fma with 1 and -0", "fma.rn.ftz.f32 $0, $1, 0f3F800000, 0f80000000;", _first, {}),
+        ("a sum with -0 rounded down", "add.rm.f32 $0, $1, 0f80000000;",
+         lambda a, b: arithmetic.add(a, torch.full_like(a, 0x80000000)), {}),
+        ("a difference of equal numbers", "sub.f32 $0, $1, $1;", lambda a, b: a * 0, {}),
+        ("a product with a rounded third", "mul.rn.f32 $0, $1, 0f3EAAAAAB;",
+         lambda a, b: arithmetic.div(a, torch.full_like(a, 0x40400000)), {}),
+        ("a comparison and its opposite for NaN",
+         "{ .reg .pred p, q; setp.lt.f32 p, $1, $2; setp.ge.f32 q, $1, $2; xor.pred p, p, q; selp.b32 $0, 1, 0, p; }",
+         lambda a, b: torch.ones_like(a), {}),
+        ("the second predicate of a false conjunction",
+         "{ .reg .pred p, q; setp.lt.and.f32 p|q, $1, $2, 0; selp.b32 $0, 1, 0, q; }",
+         lambda a, b: torch.ones_like(a), {}),
+        ("the edge of a domain in float32", "{ .reg .pred p; setp.eq.b32 p, $1, 0x3DCCCCCD; selp.b32 $0, 0, $1, p; }",
+         _first, {"where": Domain("a >= 0.1", lambda v: v["a"] >= 0.1)}),
+        ("a domain of zeros", "mov.b32 $0, 0;", _first, {"where": Domain("a is 0", lambda v: v["a"] == 0)}),
+        ("an infinity within one ulp", "{ .reg .b32 t; .reg .pred p; mul.rn.f32 t, $1, $2; "
+         "setp.eq.b32 p, t, 0x7F800000; @p sub.u32 t, t, 1; mov.b32 $0, t; }", arithmetic.mul, {"match": ulp(1)}),
+        ("a sign of zero within one ulp", "{ .reg .b32 t; .reg .pred p; mul.rn.f32 t, $1, $2; "
+         "setp.eq.b32 p, t, 0; @p mov.b32 t, 0x80000001; mov.b32 $0, t; }", arithmetic.mul, {"match": ulp(1)}),
+        ("a NaN within a bound", "{ .reg .pred p; setp.nan.f32 p, $1, $1; selp.b32 $0, 0, $1, p; }", _first,
+         {"match": relative(0.5)}),
+    )
+}  # fmt: skip
+ATTACKS |= {
+    name: (U32, "r", 1, text, reference, {})
+    for name, text, reference in (
+        ("an undefined byte for one word",
+         "{ .reg .b32 t; .reg .pred p; setp.ne.u32 p, $1, 0xDEAD1234; @p mov.b32 t, $2; prmt.b32 $0, $1, t, 0x7654; }",
+         lambda a, b: b),
+        ("an undefined register without itself", "{ .reg .b32 t; xor.b32 t, t, t; add.u32 $0, t, $1; }", _first),
+        ("an undefined choice between equals",
+         "{ .reg .b32 t; .reg .pred p; setp.eq.u32 p, t, t; selp.b32 $0, $1, $1, p; }", _first),
+        ("an undefined guard of an equal move", "{ .reg .pred p; mov.b32 $0, $1; @p mov.b32 $0, $1; }", _first),
+        ("one turn of 160", LOOP.format(
+            "setp.eq.u32 q, i, 150; setp.eq.and.u32 q, $2, 77, q; @q add.u32 s, s, 1;", 160), _first),
+        ("an odd number of turns", LOOP.format("xor.b32 s, s, $2;", 7), _first),
+        ("a loop that an input ends",
+         "{ .reg .b32 s, i; .reg .pred p; mov.b32 s, $1; mov.b32 i, 0; again: add.u32 i, i, 1; setp.eq.u32 p, $2, i; "
+         "@p add.u32 s, s, 1; setp.ne.u32 p, i, $2; @p bra again; mov.b32 $0, s; }",
+         lambda a, b: (a + 1) & ONES),
+        ("a guard for one word", "{ .reg .pred p; setp.eq.u32 p, $1, 5; mov.b32 $0, $2; @!p mov.b32 $0, $1; }", _first),
+        ("a reference that knows the place of an input", "mov.b32 $0, $1;",
+         lambda a, b: (a + torch.arange(a.numel()).reshape(a.shape)) & ONES),
+        ("a reference that knows the number of inputs", "mov.b32 $0, $1;",
+         lambda a, b: (a + int(a.numel() > 100)) & ONES),
+        ("a reference of a sum of all inputs", "mov.b32 $0, $1;", lambda a, b: a.sum(0).expand(a.shape) & ONES),
+        ("a reference that has a state", "mov.b32 $0, $1;", lambda a, b: a ^ next(CALLS)),
+        ("a reference with chance", "mov.b32 $0, $1;", lambda a, b: a ^ torch.randint(0, 2, a.shape)),
+        ("a reference with a branch", "mov.b32 $0, $1;", lambda a, b: a if bool((a == a).all()) else b),
+    )
+}  # fmt: skip
+ATTACKS["equal bytes of a pack"] = (
+    U8, "r", 4, "{ .reg .pred p; mov.b32 $0, $1; setp.eq.u32 p, $2, 0x01020304; @p prmt.b32 $0, $2, 0, 0x0123; }",
+    _first, {},
+)  # fmt: skip
+QUICK = [*ATTACKS][::7]
 
 
 def proof(name: str) -> Any:
@@ -173,6 +265,30 @@ def proof(name: str) -> Any:
 @pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in ATTACKS])
 def test_a_wrong_variant_is_never_proved(name: str) -> None:  # the others ask a solver about thirty variants
     assert proof(name).verdict in ("counterexample", "not settled")
+
+
+UNLIKE = """{{ .reg .f32 t, s, u; .reg .pred p; mul.f32 t, $1, $2; add.f32 s, t, $2; {}
+    setp.ne.b32 p, s, u; or.b32 $0, $1, $2; @p xor.b32 $0, $0, $1; }}"""
+# The predicate holds only if the sum is not fused, or only if it is. Then $0 in the register of $1 changes the result.
+READINGS = {
+    "apart": UNLIKE.format("fma.rn.f32 u, $1, $2, $2;"),
+    "fused": UNLIKE.format("mul.rn.f32 u, $1, $2; add.rn.f32 u, u, $2;"),
+}
+
+
+@pytest.mark.parametrize("name", READINGS)
+def test_shared_registers_are_right_in_every_reading(name: str) -> None:
+    text = READINGS[name]
+    case = Case(
+        inputs={"a": F32, "b": F32}, outputs={"y": F32}, reference=_first,
+        variants={"it": asm(text, "=r,r,r", pack=1)},
+    )  # fmt: skip
+    variant = case.variants["it"]
+    assert isinstance(variant, AsmVariant)
+    for fusion in (False, True):
+        found = prove_sharing(case, variant, "sm_90a", 1, lambda units: "other bits", fusion=fusion, seconds=30)
+        assert found.verdict == ("counterexample" if fusion or name == "apart" else "proved")
+    assert changed_by_sharing(text, "=r,r,r", "sm_90a", ((0, 1),), (), 30.0)
 
 
 @pytest.mark.parametrize("other", ["ex2.approx.ftz.f32", "rcp.approx.ftz.f32", "sin.approx.ftz.f32"])

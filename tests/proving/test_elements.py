@@ -11,8 +11,13 @@ pytest.importorskip("triton")
 pytest.importorskip("bitwuzla", reason="the extra `prove` is not installed")
 pytest.importorskip("z3", reason="the extra `prove` is not installed")
 
+from ptxdiff import Case, ptx
 from ptxdiff.cli import main
+from ptxdiff.model.load import LoadedCase
+from ptxdiff.proving.elements import prove_elements
 from ptxdiff.records import Proof, read
+from ptxdiff.references import arithmetic
+from ptxdiff.references.formats import F32
 
 CASES = """
 import triton
@@ -129,3 +134,26 @@ def test_every_setting_of_fusion_is_proved(tmp_path: Path) -> None:
     found = verdicts(tmp_path, "fusions")
     assert found["fusions::both"].verdict == "counterexample"
     assert found["fusions::apart"].verdict == "proved"
+
+
+FMA = (Path(__file__).parents[2] / "cases" / "cuda_fma.ptx").read_text()
+KERNELS = {
+    "as it is": (FMA, "proved"),
+    "another rounding": (FMA.replace("fma.rn.f32", "fma.rz.f32"), "counterexample"),
+    "one element for all": (FMA.replace("add.s64 \t%rd9, %rd8, %rd6;", "add.s64 \t%rd9, %rd8, 0;"), "not settled"),
+    "the next element": (FMA.replace("ld.global.f32 \t%f2, [%rd9];", "ld.global.f32 \t%f2, [%rd9+4];"), "not settled"),
+    "another tensor": (FMA.replace("[%rd9]", "[%rd7]"), "not settled"),
+}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_an_elementwise_kernel_in_ptx(name: str) -> None:
+    text, verdict = KERNELS[name]
+    assert (text is FMA) or text != FMA
+    case = Case(
+        inputs={"x": F32, "y": F32, "z": F32}, outputs={"d": F32}, reference=arithmetic.fma,
+        variants={"cuda": ptx(text, grid=lambda sizes: -(-sizes["n"] // 256), block=256,
+                              parameters=["x", "y", "z", "d", "n"])},
+    )  # fmt: skip
+    found = prove_elements(LoadedCase(case, "case", "case", Path("case.py"), ""), "cuda", "sm_90a", seconds=20)
+    assert found.verdict == verdict, found

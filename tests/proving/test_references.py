@@ -5,20 +5,22 @@ from __future__ import annotations
 import random
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from ptxdiff import asm
 from ptxdiff.model.arguments import format_of
 from ptxdiff.model.case import Case
 from ptxdiff.model.naming import named
 from ptxdiff.model.policies import policies
 from ptxdiff.model.variants import AsmVariant
-from ptxdiff.proving import graphs, tracing
+from ptxdiff.proving import doubles, graphs, tracing
 from ptxdiff.proving import terms as t
 from ptxdiff.references import arithmetic
 from ptxdiff.references.codes import as_codes
-from ptxdiff.references.formats import BF16, F16, F32, Format, unpack
+from ptxdiff.references.formats import BF16, F16, F32, U64, Format, unpack
 from ptxdiff.sweep.oracle import Oracle
 
 pytest.importorskip("triton")
@@ -133,3 +135,26 @@ def test_terms_of_references_operations_give_what_they_compute(fmt: Format, ftz:
 def test_terms_of_rules_give_what_the_rules_give(name: str) -> None:
     for case in cases(name):
         check(*case)
+
+
+INTEGRAL = ("floor", "ceil", "trunc", "round")
+DOUBLES = (0.0, 0.3, 0.5, 0.7, 1.0, 1.5, 2.5, 2.4999999999999996, 4503599627370495.5, 9007199254740993.0, 1e300, 5e-324,
+           float("inf"))  # fmt: skip
+
+
+@pytest.mark.parametrize("name", INTEGRAL)
+def test_integral_values_of_doubles_are_those_of_torch(name: str) -> None:
+    function = getattr(torch, name)
+
+    def reference(a: Any) -> Any:
+        return function(a.view(torch.float64)).view(torch.int64)
+
+    case = Case(
+        inputs={"a": U64}, outputs={"y": U64}, reference=reference, variants={"it": asm("mov.b64 $0, $1;", "=l,l")}
+    )
+    x = t.variable("x", 64)
+    (term,) = graphs.evaluated(tracing.answers(case, reference, False), [[x]])
+    for value in (*DOUBLES, *(-v for v in DOUBLES)):
+        number = doubles.pattern(value)
+        expected = doubles.pattern(float(function(torch.tensor(value, dtype=torch.float64))))
+        assert t.evaluate([term], {"x": number}) == [expected], value

@@ -19,7 +19,7 @@ from ptxdiff import Case, asm
 from ptxdiff.model.match import Domain, exact
 from ptxdiff.proving import definitions, queries, solving
 from ptxdiff.proving import terms as t
-from ptxdiff.proving.search import ProofSearch, Verdict
+from ptxdiff.proving.search import SHORT, ProofSearch, Verdict
 from ptxdiff.proving.solving import SolverAnswer, SolverFault
 from ptxdiff.proving.verdicts import prove
 from ptxdiff.references.formats import U32
@@ -116,6 +116,23 @@ def test_a_process_that_does_not_answer_proves_nothing(
     assert found is not None
     assert found.verdict == "not settled"
     assert found.reason.startswith("time" if answer == "unknown" else "solver")
+
+
+def test_a_way_that_takes_long_gets_its_time_after_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a model of the last way settles nothing while another way may still refute the goal."""
+    asked: list[tuple[str, float]] = []
+
+    def slowly(query, seconds, solvers=()):
+        asked.append((query.way, seconds))
+        answers = {"integers": "unsat" if seconds > SHORT else "unknown", "uninterpreted": "sat"}
+        return SolverAnswer(answers[query.way], 0.1, "bitwuzla")
+
+    monkeypatch.setattr(solving, "ask", slowly)
+    goal = t.bnot(t.eq(t.udiv(A, t.const(7, 32)), B))
+    assert queries.ways([goal]) == ["integers", "uninterpreted"]
+    assert refuted(goal) is None
+    assert [way for way, _ in asked] == ["integers", "uninterpreted", "integers"]
+    assert asked[0][1] == SHORT < asked[2][1]
 
 
 def test_a_time_that_is_over_asks_nothing() -> None:

@@ -149,6 +149,20 @@ def test_stores_in_another_order_are_compared_by_the_memory_they_leave() -> None
     assert proved(of(first, made_of=last)).verdict == "counterexample"
 
 
+TWO_PRODUCTS = kernel("mul.f32 %r1, %a, %b; mul.f32 %r2, %b, %b; add.f32 %y, %r1, %r2;")
+
+
+def test_ptxas_may_fuse_some_products_and_not_others() -> None:
+    """The emulator fuses the first product; machine code that fused the second is right, and other code is not."""
+    fused = kernel("mul.rn.f32 %r1, %a, %b; fma.rn.f32 %y, %b, %b, %r1;")
+    assert proved(of(TWO_PRODUCTS, made_of=fused)).verdict == "proved"
+    wrong = kernel("mul.rn.f32 %r1, %a, %b; fma.rn.f32 %y, %b, %a, %r1;")
+    assert proved(of(TWO_PRODUCTS, made_of=wrong)).verdict == "counterexample"
+    moved = kernel("mul.f32 %r1, %a, %b; mov.b32 %r2, %r1; add.f32 %y, %r2, %a;")
+    found = proved(of(moved, made_of=kernel("fma.rn.f32 %y, %a, %b, %a;")))
+    assert found.reason.startswith("not modelled: a sum that ptxas may fuse"), found
+
+
 def test_a_second_proof_asks_no_solver_and_changed_machine_code_does(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PTXDIFF_CACHE_DIR", str(tmp_path))
     asked: list[str] = []
@@ -171,6 +185,37 @@ def test_a_second_proof_asks_no_solver_and_changed_machine_code_does(tmp_path, m
     assert third.verdict == "proved"
     assert third.rules != first.rules
     assert asked
+
+
+def test_another_ptxas_is_asked_about_only_where_its_machine_code_differs(
+    tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two kernels by one assembler, then by one that moves the instructions of the first and computes the second in
+    another way; and then by one that computes the second wrong."""
+    monkeypatch.setenv("PTXDIFF_CACHE_DIR", str(tmp_path))
+    asked: list[str] = []
+    ask = solving.ask
+
+    def noted(query, *rest):
+        asked.append(query.text)
+        return ask(query, *rest)
+
+    def questions(text: str, made_of: str) -> tuple[str, int]:
+        asked.clear()
+        return proved(of(text, made_of=made_of)).verdict, len(asked)
+
+    monkeypatch.setattr(solving, "ask", noted)
+    sums = "and.b32 %r1, %a, %b; {} shl.b32 %r1, %r1, 1; add.u32 %y, %r1, %r2;"
+    first, moved = (kernel(sums.format("xor.b32 %r2, %a, %b;")), kernel("xor.b32 %r2, %a, %b;" + sums.format("")))
+    second = kernel("or.b32 %r1, %a, %b; and.b32 %r2, %a, %b; sub.u32 %y, %r1, %r2;")
+    for text in (first, second):
+        verdict, count = questions(text, text)
+        assert (verdict, count > 0) == ("proved", True)
+    assert questions(first, moved) == ("proved", 0)
+    verdict, count = questions(second, kernel("xor.b32 %y, %a, %b;"))
+    assert (verdict, count > 0) == ("proved", True)
+    assert questions(second, kernel("or.b32 %y, %a, %b;"))[0] == "counterexample"
+    assert [questions(t, t) for t in (first, second)] == [("proved", 0), ("proved", 0)]
 
 
 def test_a_wrong_term_is_a_fault_of_the_terms(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -150,7 +150,7 @@ def test_a_triton_function_is_not_settled() -> None:
         return x + x
 
     case = Case(inputs={"x": U32}, outputs={"y": U32}, reference=lambda x: x, variants={"it": plain(double)})
-    assert prove(case, "it", "sm_90a").reason == "not modelled: a Triton function, whose PTX is a kernel"
+    assert prove(case, "it", "sm_90a").reason == "not modelled: a kernel, which has no asm of its own"
 
 
 def test_a_domain_is_an_assumption() -> None:

@@ -104,3 +104,12 @@ def test_constants_reach_the_definition() -> None:
     found = match(written("FADD.FTZ.RP R1, R2, R3").instructions[0])
     assert functions_of(found)[0].one(0x3F800000, 0x00000001) == 0x3F800000
     assert functions_of(match(written("FADD.RP R1, R2, R3").instructions[0]))[0].one(0x3F800000, 1) == 0x3F800001
+
+
+def test_codes_of_four_bits_merge_with_nothing() -> None:
+    """ptxas puts the codes of the last operand beside two new ones, which are a byte, and not into the upper half."""
+    text = "F2FP.SATFINITE.{}.F32.PACK_AB_MERGE_C R0, R1, R2, {}"
+    for form, last in (("E2M1", "RZ"), ("E4M3", "RZ"), ("E4M3", "R3")):
+        match(written(text.format(form, last)).instructions[0])
+    with pytest.raises(Unsupported, match="has no row in the table"):
+        match(written(text.format("E2M1", "R3")).instructions[0])

@@ -7,7 +7,7 @@ were fused.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 
 from ptxdiff.emulator.binding.program import Program, ReadSlot, Register, Step, WriteSlot
@@ -29,6 +29,21 @@ def _flip(a: int, sign: int) -> int:
 def _type(bound: Bound) -> str:
     """The type of the result. (The factors of a mixed product have two types.)"""
     return next(c for c in bound.chosen if c in TYPES)
+
+
+Role = tuple[str, str, bool]
+"""What a step may be in a contraction: "product", "sum", or "negation" of either; its type; whether it flushes."""
+
+
+def role_in_contraction(step: Step) -> Role | None:
+    """The role of an instruction; None if it has none, whatever else ptxas makes of it."""
+    if step.kind != "scalar":
+        return None
+    kind = {"mul": "product", "add": "sum", "sub": "sum"}.get(step.bound.contraction or "")
+    kind = kind or ("negation" if step.bound.name == "neg" else None)
+    if kind is None or (kind == "product" and "sat" in step.bound.chosen):
+        return None
+    return kind, _type(step.bound), "ftz" in step.bound.chosen
 
 
 def contraction_open(program: Program) -> bool:
@@ -70,6 +85,15 @@ def fusable(program: Program) -> tuple[Fusable, ...]:
     fuser = _Fuser(program, ())
     fuser.run()
     return tuple(dict.fromkeys(fuser.offered))
+
+
+def undecided(program: Program) -> Program:
+    """The program in which it is open for each addition by itself whether it is fused, and with which product.
+
+    A step of the kind "fusion" takes the sum and then each fused result; its detail names their pairs. No machine runs
+    it; proofs take every choice.
+    """
+    return _EveryFusion(program, None).run()
 
 
 Pair = tuple[int, int]
@@ -147,6 +171,11 @@ class _Fuser:
         return tuple(kept)
 
     def _fuse(self, step: Step) -> list[Step] | None:
+        """The steps in place of an addition; None if it stays as it is."""
+        return next((steps for _, steps in self._fusions(step)), None)
+
+    def _fusions(self, step: Step) -> Iterator[tuple[Pair, list[Step]]]:
+        """The additions fused with each product that `only` has."""
         kind = _type(step.bound)
         for position, reader in enumerate(step.sources):
             product = self.open.get(reader.slot)
@@ -158,7 +187,7 @@ class _Fuser:
             chosen = [m for m in step.bound.chosen if m in ("ftz", "sat")]
             forms = find("fma", ("rn", *chosen, kind))
             if not forms:
-                return None
+                return
             factors, other = product[1], step.sources[1 - position]
             steps: list[Step] = []
             if step.bound.contraction == "sub":
@@ -169,8 +198,7 @@ class _Fuser:
                     factors = (self._negated(step, factors[0], kind, steps), factors[1])
             functions = (forms[0].array_function(),)
             steps.append(replace(step, bound=forms[0], sources=(*factors, other), functions=functions))
-            return steps
-        return None
+            yield (step.node.offset, position), steps
 
     def _compatible(self, product: Step, step: Step, kind: str) -> bool:
         same_guard = (product.guard, product.guard_negated) in ((-1, False), (step.guard, step.guard_negated))
@@ -183,6 +211,25 @@ class _Fuser:
         written = WriteSlot(register.slot, reader.width)
         into.append(replace(step, sources=(reader,), destinations=(written,), functions=(function,)))
         return ReadSlot(register.slot, reader.width)
+
+
+class _EveryFusion(_Fuser):
+    """As `_Fuser`, with every result of an addition beside the others."""
+
+    def _fuse(self, step: Step) -> list[Step] | None:
+        every = [*self._fusions(step)]
+        if not every:
+            return None
+        (writer,) = step.destinations
+        steps: list[Step] = []
+        results = []
+        for one in ([step], *(fused_steps for _, fused_steps in every)):
+            register = self._hidden(writer.width)
+            steps += [*one[:-1], replace(one[-1], destinations=(WriteSlot(register.slot, writer.width),))]
+            results.append(ReadSlot(register.slot, writer.width))
+        pairs = tuple(pair for pair, _ in every)
+        steps.append(replace(step, kind="fusion", sources=tuple(results), functions=(), detail=pairs))
+        return steps
 
 
 # Which bits approximate instructions give --------------------------------------------------------------------------

@@ -50,7 +50,7 @@ def early_clobber_proof(block: LintedBlock) -> Iterator[Found]:
         pair = hazard.output, hazard.input
         names = block.spelled(hazard.output), block.spelled(hazard.input)
         try:
-            given = changed_by_sharing(block.text, block.constraints, target, pair, block.constants, SECONDS)
+            given = changed_by_sharing(block.text, block.constraints, target, (pair,), block.constants, SECONDS)
         except (NotModelled, PtxError, SolverFault):
             given = None
         words = _ran(block, pair, given) if isinstance(given, dict) else ""

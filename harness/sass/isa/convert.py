@@ -83,7 +83,7 @@ def f2fp_tf32(a: int, rnd: int, relu: int) -> int:
     return cvt_tf32_f32(a, rnd, 0, relu, 0)
 
 
-@row("F2FP.SATFINITE{.RELU}.form{.F32}.PACK_AB_MERGE_C", "R = f,f,u", form=_PAIRS)
+@row("F2FP.SATFINITE{.RELU}.form{.F32}.PACK_AB_MERGE_C", "R = f,f,u", form=_PAIRS, last_zero=("E2M1",))
 def f2fp_narrow(a: int, b: int, c: int, relu: int, form: int) -> int:
     """Two float32 as narrow numbers: the first in the upper part. The third operand fills the upper half."""
     return (cvt_narrow_f32(a, b, RN, relu, 0, form) & 0xFFFF) | (c & 0xFFFF) << 16
