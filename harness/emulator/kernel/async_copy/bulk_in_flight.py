@@ -154,7 +154,8 @@ class Bulk:
         frame.refuse_write(step, access, lanes, Place(shared, offsets))
         if frame.grid.races:
             changes = np.ones(len(offsets), np.bool_)
-            unfenced = shared.unfenced_stores(units).any(axis=1) if step.facts.proxy == "async" else ~changes
+            asked = step.facts.proxy == "async"
+            unfenced = shared.unfenced([lane], units, addresses=False) if asked else ~changes
             bad = shared.note_write(offsets, size, lanes, changes)
             if bad.any() and coming.update is None:
                 offset = int(offsets[np.flatnonzero(bad)[0]]) % shared.size
@@ -164,7 +165,7 @@ class Bulk:
                 offset = int(offsets[np.flatnonzero(unfenced)[0]]) % shared.size
                 text = f"{frame.who(lane)} copies to shared memory at offset {offset}, which a thread wrote, and no "
                 raise frame.fault(MemoryFault, step, text + "fence.proxy.async lies between")
-            shared.unfenced[units] = False
+            shared.note_proxy_write(units)
         tally(shared.under_way, units, 1)
         if coming.source is not None:
             tally(shared.source_reads, shared.units(coming.source, 16), 1)
@@ -330,8 +331,8 @@ class Bulk:
             self.refuse(step, lane, offsets, units, "copies from")
         if not frame.grid.races:
             return
-        if shared.unfenced[units].any():
-            at = int(offsets[np.flatnonzero(shared.unfenced[units].any(axis=1))[0]]) % shared.size
+        if (unfenced := shared.unfenced([lane], units)).any():
+            at = int(offsets[np.flatnonzero(unfenced)[0]]) % shared.size
             text = f"{frame.who(lane)} copies from shared memory at offset {at}, which a thread wrote, and no "
             raise frame.fault(MemoryFault, step, text + "fence.proxy.async lies between")
         bad = shared.note_read(offsets, 16, lanes)

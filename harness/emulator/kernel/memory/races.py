@@ -27,7 +27,7 @@ import numpy as np
 from ptxdiff.emulator.binding.program import Step
 from ptxdiff.emulator.errors import MemoryFault
 from ptxdiff.emulator.kernel.memory import shared_access
-from ptxdiff.emulator.kernel.memory.happens_before import ALWAYS
+from ptxdiff.emulator.kernel.memory.proxy_fences import ProxyFences, Writes
 from ptxdiff.emulator.kernel.memory.space import Access, AccessTable, Buffer, Place, Shadow
 from ptxdiff.emulator.kernel.threads import ThreadFrame
 from ptxdiff.emulator.numeric.vectorise import Array
@@ -126,39 +126,55 @@ def check_bulk_read(frame: ThreadFrame, step: Step, lane: int, buffer: Buffer, o
                 at = int(units[np.flatnonzero(bad[0])[0]]) * shadow.unit - buffer.residue
                 text = f"race: {frame.who(lane)} copies from {where} at offset {at}, which another thread wrote, and "
                 raise frame.fault(MemoryFault, step, text + "nothing orders them")
-    if shadow.unfenced is not None and shadow.unfenced[units].any():
-        at = int(units[np.flatnonzero(shadow.unfenced[units])[0]]) * shadow.unit - buffer.residue
+    proxy = frame.proxies.get(id(buffer))
+    if proxy is None or not (states := proxy.states[units]).any():
+        return
+    units = units[states != 0]
+    team = lane // frame.order.team
+    lacking = proxy.lacking(lane, units, _writes_of_team(frame, shadow, units, team), of_warp=False)
+    if lacking.any():
+        at = int(units[np.flatnonzero(lacking)[0]]) * shadow.unit - buffer.residue
         text = f"{frame.who(lane)} copies from {where} at offset {at}, which a thread wrote, and no "
         raise frame.fault(MemoryFault, step, text + "fence.proxy.async lies between")
 
 
 def fence(frame: ThreadFrame, lanes: Array) -> None:
-    """Make visible to the async proxy what lanes wrote to global memory, and what happened before them."""
+    """Record a proxy fence by lanes: what they wrote to global memory, and what happened before them, is visible to the
+    async proxy for all that happens after the fence."""
     order = frame.order
     for buffer in frame.grid.memory.buffers:
-        shadow = buffer.shadow
-        if shadow is None or shadow.unfenced is None:
+        proxy = frame.proxies.get(id(buffer))
+        if proxy is None:
             continue
-        units = np.flatnonzero(shadow.unfenced)
+        assert buffer.shadow is not None
+        proxy.settle()
+        units = np.flatnonzero(proxy.states)
         for team in np.unique(lanes // order.team).tolist():
             mine = lanes[lanes // order.team == team]
-            times = order.times(mine)
-            times[order.members(mine)] = ALWAYS
-            known = np.ones(len(units), np.bool_)
-            for entries in (shadow.writers, shadow.updaters):
-                if entries is not None:
-                    entry = entries[units]
-                    beside = (entry >> _THREAD) // order.team == frame.number[mine[0]] // order.team
-                    known &= ~beside | (entry & _TIME < times[(entry >> _THREAD) % order.team])
-            shadow.unfenced[units[known]] = False
+            writes = _writes_of_team(frame, buffer.shadow, units, team)
+            some = np.unique(writes.at)  # nothing orders writes of another team
+            some = some[proxy.without(mine, units[some], np.full(len(some), team))]
+            if len(some):
+                proxy.fence(mine, units[some], _writes_of_team(frame, buffer.shadow, units[some], team))
 
 
-def _unfenced(frame: ThreadFrame, shadow: Shadow, units: Array) -> None:
+def _writes_of_team(frame: ThreadFrame, shadow: Shadow, units: Array, team: int) -> Writes:
+    """The last write and the last update of some units that threads of a team of the frame made."""
+    found: list[tuple[Array, Array, Array]] = []
+    for entries in (shadow.writers, shadow.updaters):
+        if entries is not None:
+            lanes = (entries[units] >> _THREAD) - frame.number[0]
+            at = np.flatnonzero((lanes >= 0) & (lanes // frame.order.team == team))
+            found.append((at, lanes[at], entries[units[at]] & _TIME))
+    return Writes(*(np.concatenate(column) for column in zip(*found, strict=True)))
+
+
+def _unfenced(frame: ThreadFrame, buffer: Buffer, units: Array) -> None:
     """Record that threads wrote units that a bulk copy may read."""
     if frame.grid.copies_in_bulk:
-        if shadow.unfenced is None:
-            shadow.unfenced = np.zeros(len(shadow.writers), np.bool_)
-        shadow.unfenced[units] = True
+        if id(buffer) not in frame.proxies:
+            frame.proxies[id(buffer)] = ProxyFences(len(shadow_of(frame, buffer).writers), frame.order)
+        frame.proxies[id(buffer)].wrote(units)
 
 
 def _refuse_stale(
@@ -211,7 +227,7 @@ def note_write(
     _judge(frame, step, shared_access.PLAIN_WRITE, access, lanes, place, buffer, changes)
     shadow.writers[units] = me << _THREAD | np.int64(frame.order.clock) & _TIME
     shadow.written = True
-    _unfenced(frame, shadow, units)
+    _unfenced(frame, buffer, units)
 
 
 def note_update(frame: ThreadFrame, step: Step, access: Access, lanes: Array, place: Place, buffer: Buffer) -> None:
@@ -230,7 +246,7 @@ def note_update(frame: ThreadFrame, step: Step, access: Access, lanes: Array, pl
     _judge(frame, step, shared_access.STRONG_WRITE, access, lanes, place, buffer)
     if shadow.updaters is None:
         shadow.updaters = np.full(len(shadow.writers), -1, np.int64)
-    _unfenced(frame, shadow, units)
+    _unfenced(frame, buffer, units)
     _note_last(frame, shadow.updaters, units, me, since)
 
 

@@ -276,45 +276,8 @@ def _note(
                 units[number, 8], units[number, 11] = 0, lanes[i] // size_of_team + 1
 
 
-@in_place
-def _all_before(warp: int, mask: int, time: int, times: Any, team: int, sets: Any) -> bool:
-    """Whether all accesses in a set of a unit happened before some times, one for each member."""
-    ordered = True
-    if warp == -2:  # only a barrier of the whole block orders these
-        for member in range(team):
-            ordered &= time < times[member]
-    elif warp > 0:
-        for bit in range(32):
-            ordered &= mask >> bit & 1 == 0 or time < times[warp * 32 - 32 + bit]
-    elif warp == -1:
-        for one in range(sets.shape[1]):
-            for bit in range(32):
-                ordered &= sets[mask, one, 0] >> bit & 1 == 0 or sets[mask, one, 1] < times[one * 32 + bit]
-    return ordered
-
-
-def _fence(
-    unfenced: Array, first: Any, last: Any, unit: Any, times: Array, team: Any, units: Array, split: Array,
-    parts: Array, sets: Array,
-) -> None:  # fmt: skip
-    """Clear `unfenced` of the units from `first` to before `last` whose last write, and whose strong writes since,
-    happened before some times."""
-    per = 16 // unit
-    for number in range(first, last):
-        if unfenced[number] == 0:
-            continue
-        at = number // per
-        if split[at] != 0:
-            at = parts[at] + number % per
-        writer = units[at, 0] - 1
-        if writer >= 0 and units[at, 1] >= times[writer]:
-            continue
-        if _all_before(units[at, 5], units[at, 6], units[at, 7], times, team, sets):
-            unfenced[number] = 0
-
-
 _lock = threading.Lock()
-_made: dict[str, Any] = {}
+_made: list[Any] = []
 
 
 class _Integers:
@@ -338,45 +301,27 @@ class _Integers:
 def interpreted(*arguments: Any) -> None:
     """`_note` in Python, a thousand times slower, where numba is not installed."""
     count_without_compiler(len(arguments[1]))
-    _note(*_readable(arguments))
-
-
-def _interpreted_fence(*arguments: Any) -> None:
-    """`_fence` in Python."""
-    _fence(*_readable(arguments))
-
-
-def _readable(arguments: tuple[Any, ...]) -> list[Any]:
-    return [_Integers(a) if hasattr(a, "dtype") and a.shape else int(a) for a in arguments]
+    readable: Any = [_Integers(a) if hasattr(a, "dtype") and a.shape else int(a) for a in arguments]
+    _note(*readable)
 
 
 def compiled() -> Any:
     """`_note` as machine code, which is compiled once and cached on disk; without numba, in Python."""
-    return _machine_code("note") if installed("numba") else interpreted
+    return _machine_code() if installed("numba") else interpreted
 
 
-def compiled_fence() -> Any:
-    """`_fence`, as `compiled`."""
-    return _machine_code("fence") if installed("numba") else _interpreted_fence
-
-
-def _machine_code(name: str) -> Any:
+def _machine_code() -> Any:
     with _lock:
-        if name not in _made:
+        if not _made:
             numba = register_helpers()
             wide = numba.types.Array(numba.int64, 1, "C", readonly=True)
             rows = numba.types.Array(numba.int32, 2, "C", readonly=True)
             units, sets = (numba.types.Array(numba.int32, n, "C") for n in (2, 3))
             parted, free, flags = (numba.types.Array(t, 1, "C") for t in (numba.uint8, numba.int64, numba.bool_))
             whole = numba.int64
-            if name == "note":
-                known = (
-                    whole, wide, whole, whole, whole, wide, wide, wide, wide, wide, rows, whole, whole, whole, whole,
-                    units, parted, wide, sets, free, flags,
-                )  # fmt: skip
-                _made[name] = on_arrays(_note, known)
-            else:
-                times = numba.types.Array(numba.int32, 1, "C", readonly=True)
-                told = (parted, whole, whole, whole, times, whole, units, parted, wide, sets)
-                _made[name] = on_arrays(_fence, told)
-    return _made[name]
+            known = (
+                whole, wide, whole, whole, whole, wide, wide, wide, wide, wide, rows, whole, whole, whole, whole,
+                units, parted, wide, sets, free, flags,
+            )  # fmt: skip
+            _made.append(on_arrays(_note, known))
+    return _made[0]

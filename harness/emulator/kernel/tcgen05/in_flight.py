@@ -422,7 +422,7 @@ class TensorWork:
             if (shared.under_way[touched] > 0).any():
                 return False
             if frame.grid.races and (
-                shared.unfenced[touched].any()
+                (shared.awaits_fences(touched) and self._lack_fences(lanes, touched))
                 or shared.written_by_others(some.reshape(-1), 16, np.repeat(lanes, some.shape[1])).any()
             ):
                 return False
@@ -443,6 +443,11 @@ class TensorWork:
                 earlier.written = NONE
         return True
 
+    def _lack_fences(self, lanes: Array, units: Array) -> bool:
+        """Whether one of some lanes reads a unit of its part of the rows that no proxy fence makes visible to it."""
+        parts = units.reshape(len(lanes), -1, units.shape[1])
+        return any(self.frame.shared.unfenced([lane], part).any() for lane, part in zip(lanes, parts, strict=True))
+
     def _refuse_unordered(self, step: Step, lane: int, cells: Array, role: int, accumulator: int) -> None:
         """Raise MemoryFault if earlier operations of the same thread on the cells need not be over before this one."""
         bad = unordered(self.memory, cells, role, accumulator)
@@ -460,7 +465,7 @@ class TensorWork:
         units = shared.units(offsets, 16)
         if frame.grid.races:
             who = f"the tcgen05.{name} of {frame.who(lane)} reads shared memory at offset"
-            unknown = shared.unfenced[units].any(axis=1)
+            unknown = shared.unfenced([lane], units)
             for bad, words in (
                 (
                     shared.written_by_others(offsets, 16, lanes),

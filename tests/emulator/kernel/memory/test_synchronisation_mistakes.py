@@ -339,6 +339,45 @@ PAIRS = [
          f"{STORE} fence.proxy.async; bar.sync 0; {OUT} {OUT_DONE}", PARTNER, "fence.proxy.async"),
     Pair("a bulk copy from shared memory without a barrier", f"{STORE} fence.proxy.async; {OUT} {OUT_DONE}",
          f"{STORE} fence.proxy.async; bar.sync 0; {OUT} {OUT_DONE}", PARTNER, "race|fence.proxy.async"),
+    *[
+        Pair(f"a proxy fence that the copy does not wait for: {name}",
+             f"{made(1)} {wrong}", f"{made(1)} {right}", expected, "fence.proxy.async")
+        for name, wrong, right, expected in (
+            ("to shared memory, by another warp behind the barrier",
+             f"{STORE} bar.sync 0; @r2 fence.proxy.async; {COPIED} {wait()} {LOAD}",
+             f"{STORE} bar.sync 0; @r2 fence.proxy.async; bar.sync 0; {COPIED} {wait()} {LOAD}", 1000 + PARTNER),
+            ("to shared memory, by another thread of the warp",
+             f"{STORE} bar.sync 0; @second fence.proxy.async; {COPIED} {wait()} {LOAD}",
+             f"{STORE} bar.sync 0; @second fence.proxy.async; bar.warp.sync -1; {COPIED} {wait()} {LOAD}",
+             1000 + PARTNER),
+            ("to shared memory, by all but the thread that copies",
+             f"{STORE} bar.sync 0; @!first fence.proxy.async; {COPIED} {wait()} {LOAD}",
+             f"{STORE} bar.sync 0; @first fence.proxy.async; {COPIED} {wait()} {LOAD}", 1000 + PARTNER),
+            ("to shared memory, of atomic operations",
+             f"{STORE} atom.shared.add.u32 old, [at], 1; bar.sync 0; @r2 fence.proxy.async; {COPIED} {wait()} {LOAD}",
+             f"{STORE} atom.shared.add.u32 old, [at], 1; fence.proxy.async; bar.sync 0; {COPIED} {wait()} {LOAD}",
+             1000 + PARTNER),
+            ("from shared memory, by another warp behind the barrier",
+             f"{STORE} bar.sync 0; @r2 fence.proxy.async; {OUT} {OUT_DONE}",
+             f"{STORE} bar.sync 0; @r2 fence.proxy.async; bar.sync 1, 128; {OUT} {OUT_DONE}", PARTNER),
+            ("from shared memory, by the writers behind the barrier",
+             f"{STORE} bar.sync 0; @!first fence.proxy.async; {OUT} {OUT_DONE}",
+             f"{STORE} bar.sync 0; fence.proxy.async; {OUT} {OUT_DONE}", PARTNER),
+            ("from shared memory, the relaxed arrival of the fence's thread",
+             f"{made(1, 'two')} {STORE} bar.sync 0; @r2 fence.proxy.async; "
+             f"@r2 mbarrier.arrive.relaxed.cta.shared.b64 token, [two]; @!first bra REST; {wait(0, 'two', 'V')} REST: "
+             f"{OUT} {OUT_DONE}",
+             f"{made(1, 'two')} {STORE} bar.sync 0; @r2 fence.proxy.async; "
+             f"@r2 mbarrier.arrive.shared.b64 token, [two]; @!first bra REST; {wait(0, 'two', 'V')} REST: "
+             f"{OUT} {OUT_DONE}", PARTNER),
+            ("from global memory, by another warp behind the barrier",
+             f"{GSTORE} bar.sync 0; @r2 fence.proxy.async; {COPIED} {wait()} {LOAD}",
+             f"{GSTORE} bar.sync 0; @r2 fence.proxy.async; bar.sync 0; {COPIED} {wait()} {LOAD}", PARTNER),
+            ("from global memory, by the writers behind the barrier",
+             f"{GSTORE} bar.sync 0; @!first fence.proxy.async.global; {COPIED} {wait()} {LOAD}",
+             f"{GSTORE} bar.sync 0; @first fence.proxy.async.global; {COPIED} {wait()} {LOAD}", PARTNER),
+        )
+    ],
     Pair("a source overwritten when one thread has waited, without a barrier",
          f"{STORE} fence.proxy.async; bar.sync 0; {OUT} @first cp.async.bulk.wait_group.read 0; "
          f"st.shared.u32 [at], 5; {OUT_DONE}",

@@ -67,6 +67,9 @@ def body_of(mistake: str = "", store: str = "  " + STORE, product: str = mma(ena
 MISTAKES = {
     "a thread writes one word of the matrix": (WORD, "race: the tcgen05.mma of .* reads shared memory at offset 1152"),
     "no fence follows one word of the matrix": (WORD + MET, "fence.proxy.async lies between"),
+    "the issuer does not wait for the fence": (
+        WORD + MET + "  @%one fence.proxy.async.shared::cta;\n", "fence.proxy.async lies between",
+    ),
     "a copy to d is under way": (f"  @%issuer tcgen05.cp.cta_group::1.128x256b [%base+{D}], %a;\n", "still writes"),
     "a store to d is not waited for": (f"  @%last {STORE}", "tcgen05.wait::st must come first"),
     "a load of d is not waited for": (f"  @%last {LOAD}", "tcgen05.wait::ld must come first"),
