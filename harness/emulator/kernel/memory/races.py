@@ -20,8 +20,6 @@ layout that replicates an element loads it in all its threads and stores it from
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 import numpy as np
 
 from ptxdiff.emulator.binding.program import Step
@@ -58,13 +56,13 @@ def note_read(frame: ThreadFrame, step: Step, access: Access, lanes: Array, plac
         entry = shadow.writers[units]
         bad = _unordered(frame, entry, me, since, lanes) & (entry >> _THREAD != me)
         _refuse(frame, step, lanes, place, buffer, entry, bad, "reads", "wrote")
-    if shadow.updaters is not None and step.bound.modifiers.get("sem") in (None, "weak"):
+    strong = _is_strong_read(frame, step)
+    if shadow.updaters is not None and not strong:
         entry = shadow.updaters[units]
         bad = _unordered(frame, entry, me, since, lanes) & ((entry >> _THREAD != me) | (entry & _MIXED != 0))
         _refuse(frame, step, lanes, place, buffer, entry, bad, "reads", "updated")
     if step.node.opcode == "ldu" or "nc" in step.node.modifiers:
         _refuse_stale(frame, step, lanes, place, buffer, shadow, units)
-    strong = _is_strong_read(step)
     _judge(frame, step, shared_access.STRONG_READ if strong else shared_access.PLAIN_READ, access, lanes, place, buffer)
     if strong:
         if shadow.strong_readers is None:
@@ -335,22 +333,23 @@ def _was_first_reader(frame: ThreadFrame, buffer: Buffer, unit: int, lane: int) 
 _STRONG = frozenset({"relaxed", "acquire", "release"})
 
 
-def is_strong(step: Step, awaited: Collection[int] = ()) -> bool:
+def is_strong(frame: ThreadFrame, step: Step) -> bool:
     """Whether a load or store is strong (ISA 8.3): two such accesses do not race.
 
-    Volatile ones are strong, too, but have no order. As nothing but chance decides which comes first, they count as
-    plain, except for loads for whose value a loop waits (`awaited`, see `awaited_loads`), the stores in a kernel with
-    such loads, and volatile loads of global memory (`_is_strong_read`).
+    They have no order by that. As nothing but chance decides which comes first, a relaxed load whose value decides
+    nothing (`data_loads`) counts as plain, and so do volatile accesses, except for loads for whose value a loop waits
+    (`awaited_loads`), the stores in a kernel with such loads, and volatile loads of global memory (`_is_strong_read`).
     """
-    sem = step.bound.modifiers.get("sem")
-    if sem == "volatile" and awaited:
-        return step.kind == "st" or step.node.offset in awaited
-    return sem in _STRONG
+    sem, grid = step.bound.modifiers.get("sem"), frame.grid
+    if sem == "volatile" and grid.awaited:
+        return step.kind == "st" or step.node.offset in grid.awaited
+    return sem in _STRONG and step.node.offset not in grid.data_loads
 
 
-def _is_strong_read(step: Step) -> bool:
+def _is_strong_read(frame: ThreadFrame, step: Step) -> bool:
     """Whether a load is strong, or volatile: such loads may wait for atomic operations."""
-    return is_strong(step) or step.bound.modifiers.get("sem") == "volatile"
+    volatile = step.bound.modifiers.get("sem") == "volatile" and step.node.offset not in frame.grid.data_loads
+    return volatile or is_strong(frame, step)
 
 
 def _unordered(

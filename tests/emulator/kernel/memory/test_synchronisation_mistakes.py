@@ -459,6 +459,40 @@ PAIRS = [
              f"@high {WORD} bar.warp.sync -1; @second {WORD} bar.warp.sync -1; @first {SET}"),
         )
     ],
+    # strong accesses, which do not race, but have no order either
+    *[
+        Pair(f"{name}, {memory} memory", wrong.format(memory, at, other, word),
+             right.format(memory, at, other, word), expected)
+        for memory, at, other, word in (("shared", "at", "other", "count"), ("global", "gat", "gother", "gword"))
+        for name, wrong, right, expected in (
+            ("a relaxed load of what another thread stored relaxed",
+             "st.relaxed.gpu.{0}.u32 [{1}], t; ld.relaxed.gpu.{0}.u32 v, [{2}];",
+             "st.relaxed.gpu.{0}.u32 [{1}], t; bar.sync 0; ld.relaxed.gpu.{0}.u32 v, [{2}];", PARTNER),
+            ("a relaxed load of what another thread released",
+             "st.release.gpu.{0}.u32 [{1}], t; ld.relaxed.gpu.{0}.u32 v, [{2}];",
+             "st.release.gpu.{0}.u32 [{1}], t; bar.sync 0; ld.relaxed.gpu.{0}.u32 v, [{2}];", PARTNER),
+            ("a relaxed load of what halves that meet apart stored",
+             f"st.relaxed.gpu.{{0}}.u32 [{{1}}], t; {HALVES} ld.relaxed.gpu.{{0}}.u32 v, [{{2}}];",
+             "st.relaxed.gpu.{0}.u32 [{1}], t; bar.sync 1, 128; ld.relaxed.gpu.{0}.u32 v, [{2}];", PARTNER),
+            ("a relaxed store to what another thread has loaded",
+             "st.relaxed.gpu.{0}.u32 [{1}], t; bar.sync 0; ld.relaxed.gpu.{0}.u32 v, [{2}]; "
+             "st.relaxed.gpu.{0}.u32 [{1}], 5;",
+             "st.relaxed.gpu.{0}.u32 [{1}], t; bar.sync 0; ld.relaxed.gpu.{0}.u32 v, [{2}]; bar.sync 0; "
+             "st.relaxed.gpu.{0}.u32 [{1}], 5;", PARTNER),
+            ("a relaxed load of a counter", "red.{0}.add.u32 [{3}], 1; ld.relaxed.gpu.{0}.u32 v, [{3}];",
+             "red.{0}.add.u32 [{3}], 1; bar.sync 0; ld.relaxed.gpu.{0}.u32 v, [{3}];", THREADS),
+            ("a volatile load of a counter", "red.{0}.add.u32 [{3}], 1; ld.volatile.{0}.u32 v, [{3}];",
+             "red.{0}.add.u32 [{3}], 1; bar.sync 0; ld.volatile.{0}.u32 v, [{3}];", THREADS),
+            ("a relaxed load without a loop, where one waits for a counter",
+             "red.{0}.add.u32 [{3}], 1; ld.relaxed.gpu.{0}.u32 v, [{3}];",
+             "red.{0}.add.u32 [{3}], 1; S: ld.relaxed.gpu.{0}.u32 v, [{3}]; setp.ne.u32 q, v, 128; @q bra S;",
+             THREADS),
+            ("a relaxed load before an exchange of its value",
+             "ld.relaxed.gpu.{0}.u32 v, [{3}]; red.{0}.add.u32 [{3}], 1;",
+             "ld.relaxed.gpu.{0}.u32 u, [{3}]; A: mov.u32 s, u; add.u32 i, s, 1; atom.{0}.cas.b32 u, [{3}], s, i; "
+             "setp.ne.u32 q, u, s; @q bra A; bar.sync 0; ld.relaxed.gpu.{0}.u32 v, [{3}];", THREADS),
+        )
+    ],
     # flags
     *[
         Pair(f"a flag: {name}", flagged(*wrong), flagged(*right), FLAGGED)
