@@ -117,12 +117,12 @@ LIST = "files.txt"
 
 
 def listed(folder: Path, written: list[Path]) -> list[Path]:
-    """Make these the files of a baseline: remove others, and write the list. Returns all files written."""
+    """Make these the files of a baseline: remove others, and write the list. Returns them."""
     for stale in set(folder.glob("*.jsonl")) - set(written):
         stale.unlink()
     names = folder / LIST
     names.write_text("".join(f"{name}\n" for name in sorted(path.name for path in written)), encoding="utf-8")
-    return [*written, names]
+    return written
 
 
 def refuse_deleted(folder: Path) -> None:

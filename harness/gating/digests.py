@@ -71,6 +71,7 @@ def _condensed(results: Sequence[Result]) -> Iterator[Result]:
         instructions=_most([{"all": sum(r.instructions.values())} for r in results if r.instructions]),
         fingerprint=_short(known) if known else {},
         body=_digest(bodies) if bodies and key.backend == "assembler" else "",
+        reused=next((r.reused for r in results if r.reused), ""),
     )
     yield whole
     for name, members in sorted(rows.items()):

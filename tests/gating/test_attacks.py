@@ -367,3 +367,15 @@ def test_the_committed_baseline_is_read_and_says_what_it_lacks():
     texts = [f.text for f in digests.decided(found, found, MODELS).findings]
     older = any(r.fingerprint.keys() == {"definition"} for r in results)
     assert older == any("make the baseline again with --accept" in text for text in texts)
+
+
+@pytest.mark.parametrize("form", ["full", "digests"])
+def test_reused_results_are_refused_where_fresh_ones_are_asked_for(base, folders, form):
+    run = with_results(base, lambda r: dataclasses.replace(r, reused="20260101T000000Z") if r.total else r)
+    load = baseline.load if form == "full" else digests.load
+    policy = Policy(allow_model=True, fresh=True)
+    decide = gate if form == "full" else digests.decided
+    decision = decide(run, load(folders[form]), policy)
+    assert decision.code == CORRECTNESS
+    assert any("were reused from" in f.text for f in decision.findings)
+    assert decide(base, load(folders[form]), policy).code == ACCEPTED
