@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 _NO_OPTIONS = {
     "num_warps", "enable_fp_fusion", "debug",  # read apart
     "arch", "backend_name", "warp_size", "supported_fp8_dtypes", "deprecated_fp8_dot_operand_dtypes",  # the target's
-    "extern_libs", "ir_override",  # files
+    "extern_libs",  # judged apart
+    "ir_override",  # a file
 }  # fmt: skip
 """What Triton's compiler calls options, and a launch here cannot give."""
 
@@ -126,7 +127,10 @@ class Emulated:
         if num_warps not in (1, 2, 4, 8, 16, 32):
             raise LaunchError(f"num_warps={num_warps!r}: a block has 1, 2, 4, 8, 16 or 32 warps (1024 threads at most)")
         fusion = bool(kwargs.pop("enable_fp_fusion", True))  # Triton's default up to 3.9
-        names = _options() - set(getattr(self.kernel, "arg_names", ()))
+        own_names = set(getattr(self.kernel, "arg_names", ()))
+        if "extern_libs" not in own_names:
+            _refuse_libraries(kwargs.pop("extern_libs", None) or {})
+        names = _options() - own_names
         options = {name: kwargs.pop(name) for name in sorted(names & kwargs.keys())}
         if _debugs(self.kernel, kwargs.pop("debug", None)):
             options["debug"] = True
@@ -282,6 +286,23 @@ def _options() -> set[str]:
     from triton.backends.nvidia.compiler import CUDAOptions
 
     return {field.name for field in fields(CUDAOptions)} - _NO_OPTIONS
+
+
+def _refuse_libraries(libraries: Any) -> None:
+    """Raise LaunchError for `extern_libs=` other than Triton's own libdevice, which is linked in any case."""
+    from triton.backends.nvidia import compiler
+
+    own = Path(compiler.__file__).parent / "lib" / "libdevice.10.bc"
+    for name, path in dict(libraries).items():
+        try:
+            same = name == "libdevice" and Path(path).read_bytes() == own.read_bytes()
+        except OSError as fault:
+            raise LaunchError(f"extern_libs: the library {name!r} cannot be read: {fault}") from None
+        if not same:
+            raise LaunchError(
+                f"extern_libs: {name!r} ({path}) is not the libdevice of this Triton, which alone is linked; leave "
+                "extern_libs= out, or compile the kernel with Triton and run its PTX with ptxdiff.run_ptx"
+            )
 
 
 def _blocks(grid: Any, cluster: tuple[int, int, int] | None) -> tuple[Any, ...]:

@@ -73,6 +73,24 @@ def test_every_option_of_tritons_compiler_can_be_given_at_a_launch(monkeypatch):
         launch(x, y, 50, 3.0, BLOCK=64, warp_size=64)
 
 
+def test_only_triton_s_own_libdevice_may_be_given_as_a_library(tmp_path):
+    """A library that is not linked would change no bit, and its kernel would pass with libdevice's functions."""
+    from triton.backends.nvidia import compiler
+
+    own = Path(compiler.__file__).parent / "lib" / "libdevice.10.bc"
+    x, y = torch.rand(50), torch.zeros(50)
+    launch = emulated(launch_kernels.scale, "sm_100a")[(1,)]
+    launch(x, y, 50, 3.0, BLOCK=64, extern_libs={"libdevice": str(own)})
+    assert torch.equal(y, x * 3)
+    other = tmp_path / "other.bc"
+    other.write_bytes(own.read_bytes()[:-4])
+    for libraries in ({"libdevice": str(other)}, {"mine": str(own)}):
+        with pytest.raises(LaunchError, match=r"extern_libs: .* is not the libdevice of this Triton, which alone is"):
+            launch(x, y, 50, 3.0, BLOCK=64, extern_libs=libraries)
+    with pytest.raises(LaunchError, match="extern_libs: the library 'libdevice' cannot be read"):
+        launch(x, y, 50, 3.0, BLOCK=64, extern_libs={"libdevice": str(tmp_path / "none.bc")})
+
+
 def test_a_store_past_the_end_names_the_line_of_the_kernel():
     x, y = np.arange(100, dtype=np.int32), np.zeros(100, dtype=np.int32)
     with pytest.raises(MemoryFault, match=r"out of bounds: 4 bytes at offset 400 of y.*launch_kernels\.py:\d+"):

@@ -116,9 +116,37 @@ def write(run: RunRecords, folder: Path, *, keep: RunRecords | None = None) -> l
         path = folder / f"{file_name(case)}.jsonl"
         path.write_bytes(_lines(run.run, results[case], timings[case], proofs[case]))
         written.append(path)
+    return listed(folder, written)
+
+
+LIST = "files.txt"
+"""The file that lists the others of a baseline, one a line, so that a deleted one is missed."""
+
+
+def listed(folder: Path, written: list[Path]) -> list[Path]:
+    """Make these the files of a baseline: remove others, and write the list. Returns them."""
     for stale in set(folder.glob("*.jsonl")) - set(written):
         stale.unlink()
+    names = folder / LIST
+    names.write_text("".join(f"{name}\n" for name in sorted(path.name for path in written)), encoding="utf-8")
     return written
+
+
+def refuse_deleted(folder: Path) -> None:
+    """Raise BaselineError if a baseline lacks a file that its list has, or has one that is not in it.
+
+    Without it the gate would take a case for a new one, with which nothing is compared.
+    """
+    if not (names := folder / LIST).exists():
+        return  # an older baseline; the gate remarks on it
+    known, there = set(names.read_text(encoding="utf-8").split("\n")) - {""}, {p.name for p in folder.glob("*.jsonl")}
+    if gone := sorted(known - there):
+        raise BaselineError(
+            f"{folder / gone[0]} is missing, which {names} lists; restore it from git, or remove its line too if its "
+            "results are no longer accepted"
+        )
+    if strange := sorted(there - known):
+        raise BaselineError(f"{folder / strange[0]} is not in {names}; remove the file, or add its line")
 
 
 def file_name(case: str) -> str:
@@ -186,4 +214,5 @@ def load(folder: Path) -> RunRecords:
         found.timings += part.timings
         found.in_registers += part.in_registers
     assert found is not None
+    refuse_deleted(folder)
     return found

@@ -21,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ptxdiff.gating.baseline import BaselineError, file_name, refuse_strangers
+from ptxdiff.gating.baseline import BaselineError, file_name, listed, refuse_deleted, refuse_strangers
 from ptxdiff.gating.gate import ACCEPTED, HELD, RUN, WHOLE_ITEM, Decision, Objection, Policy, gate, known, weakest
 from ptxdiff.records import EVIDENCE, VERDICTS, Block, Key, Result, Run, RunRecords, Seal, Share
 from ptxdiff.records.seal import SealError
@@ -71,6 +71,7 @@ def _condensed(results: Sequence[Result]) -> Iterator[Result]:
         instructions=_most([{"all": sum(r.instructions.values())} for r in results if r.instructions]),
         fingerprint=_short(known) if known else {},
         body=_digest(bodies) if bodies and key.backend == "assembler" else "",
+        reused=next((r.reused for r in results if r.reused), ""),
     )
     yield whole
     for name, members in sorted(rows.items()):
@@ -192,9 +193,7 @@ def write(run: RunRecords, folder: Path, *, keep: RunRecords | None = None) -> l
         path = folder / f"{file_name(stem)}.jsonl"
         path.write_bytes(b"".join(_lines(head, {i: items[i] for i in members})))
         written.append(path)
-    for stale in set(folder.glob("*.jsonl")) - set(written):
-        stale.unlink()
-    return written
+    return listed(folder, written)
 
 
 Item = tuple[str, str, str, str, str]
@@ -303,6 +302,7 @@ def load(folder: Path) -> RunRecords:
         found.results += results
     if found is None:
         raise BaselineError(f"{folder}: no baseline here; make one: ptxdiff gate RUN --baseline {folder} --accept")
+    refuse_deleted(folder)
     return found
 
 

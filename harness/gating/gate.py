@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
 from ptxdiff.backends import BACKENDS
+from ptxdiff.gating.baseline import LIST
 from ptxdiff.records import (
     ALONE,
     DECLARED,
@@ -130,10 +132,19 @@ def _run_as_a_whole(run: RunRecords) -> Iterator[Objection]:
         yield Objection(CORRECTNESS, RUN, "the run was cut short: missing results were not checked")
     if words := nothing_ran(run):
         yield Objection(CORRECTNESS, RUN, words)
+    machines = [run.run.environment, *run.run.environment.get("machines", ())]
+    count = sum(_executed(r) and r.key.backend == "gpu" for r in run.results)
+    if count and not any(machine.get("gpus") for machine in machines):
+        text = f"{count} results of backend gpu, but its environment lists no GPU: the records were edited, or merged"
+        yield Objection(CORRECTNESS, RUN, text)
 
 
 def _other_run(run: RunRecords, baseline: RunRecords) -> Iterator[Objection]:
     """Facts on the whole run that decide what it tested, where they are not those of the baseline."""
+    if baseline.path is not None and not (baseline.path / LIST).exists():
+        text = f"{baseline.path} has no {LIST}, so a deleted file goes unnoticed; the next --accept writes it"
+        yield Objection(ACCEPTED, RUN, text)
+    yield from _dates(run, baseline)
     if run.run.effort != baseline.run.effort:
         yield Objection(ACCEPTED, RUN, f"effort {baseline.run.effort} in the baseline, {run.run.effort} here")
     if run.run.seed != baseline.run.seed:
@@ -142,6 +153,32 @@ def _other_run(run: RunRecords, baseline: RunRecords) -> Iterator[Objection]:
     if was is not None and was != now:
         text = f"bits of approximate instructions: {was} in the baseline, {now} here"
         yield Objection(ACCEPTED, RUN, text)
+
+
+def _dates(run: RunRecords, baseline: RunRecords) -> Iterator[Objection]:
+    """A run that begins in the future was not written by a right clock, or was edited; one before the baseline may be
+    an old one, of code that has changed since."""
+    started, before = _moment(run.run.started), _moment(baseline.run.started)
+    if started is None:
+        yield Objection(CORRECTNESS, RUN, f"its date cannot be read: {run.run.started!a}")
+    elif started > datetime.now(UTC) + _CLOCKS_APART:
+        text = f"it is dated in the future, {run.run.started}: a clock is wrong, or the records were edited"
+        yield Objection(CORRECTNESS, RUN, text)
+    elif before is not None and started < before:
+        text = f"it was started at {run.run.started}, before the baseline's run ({baseline.run.started})"
+        yield Objection(ACCEPTED, RUN, text)
+
+
+_CLOCKS_APART = timedelta(hours=1)
+"""The most by which clocks of two machines differ in practice."""
+
+
+def _moment(text: str) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def _reused(run: RunRecords) -> Iterator[Objection]:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from functools import cache
 from pathlib import Path
 
+from ptxdiff.emulator.text import TYPES
 from ptxdiff.suggestions import nearest
 
 DATA = Path(__file__).with_suffix(".txt")
@@ -20,6 +21,23 @@ OF = "of"
 """How the row of a name begins that has the other words that this name takes."""
 NEVER = "never"
 """How the row of a name begins that has words of the two rows above that this name does not take."""
+
+NEEDS, ALWAYS = "needs", "always"
+"""How the rows of a name begin that have words of which an instruction has one; `ALWAYS`, or beside a modifier."""
+TYPED = "types"
+"""How the row of a name begins that has the numbers of types that an instruction may have."""
+
+
+@cache
+def _needs() -> dict[str, list[tuple[str, frozenset[str]]]]:
+    """By name: a modifier or `ALWAYS`, and the words of which an instruction then has one."""
+    found: dict[str, list[tuple[str, frozenset[str]]]] = {}
+    for line in DATA.read_text(encoding="utf-8").splitlines():
+        title, _, words_of_row = line.partition(": ")
+        if title.startswith(f"{NEEDS} "):
+            _, name, beside, _ = title.split()
+            found.setdefault(name, []).append((beside, frozenset(words_of_row.split())))
+    return found
 
 
 @cache
@@ -64,8 +82,7 @@ def mistake(opcode: str, modifiers: Sequence[str], opcodes: Collection[str], spe
     """
     parts = [opcode, *modifiers]
     spelling = ".".join(parts)
-    prefixes = (".".join(parts[:count]) for count in range(len(parts), 0, -1))
-    name = next((prefix for prefix in prefixes if prefix in names()), "")
+    name = _name(parts)
     part = ".".join(parts[: name.count(".") + 2])  # of `barrier.cluster.sync`, `barrier.cluster`
     family = [n for n in names() if n.startswith(f"{opcode}.")]
     if not name and not family and opcode in opcodes:
@@ -81,3 +98,31 @@ def mistake(opcode: str, modifiers: Sequence[str], opcodes: Collection[str], spe
     near = nearest(strange, known, 0.5)
     hint = f" (near it: {', '.join('.' + n for n in near)})" if near else ""
     return f"{spelling}: {name} has no modifier .{strange}{hint}"
+
+
+def _name(parts: Sequence[str]) -> str:
+    """The longest name of an instruction that a spelling begins with; "" if there is none."""
+    prefixes = (".".join(parts[:count]) for count in range(len(parts), 0, -1))
+    return next((prefix for prefix in prefixes if prefix in names()), "")
+
+
+def lack(opcode: str, modifiers: Sequence[str]) -> str:
+    """Which modifier an instruction must have and has not, or how many types; "" if nothing is missing.
+
+    Examples: `bar.and.pred: bar needs one of the modifiers .arrive, .red, .sync, .warp`,
+    `match.any.sync: match takes 1 types, not 0`.
+    """
+    parts = [opcode, *modifiers]
+    name = _name(parts)
+    spelling, modifiers = ".".join(parts), parts[name.count(".") + 1 :]
+    for beside, one_of in _needs().get(name, ()):
+        if (beside == ALWAYS or beside in modifiers) and one_of.isdisjoint(modifiers):
+            shown = ", ".join(f".{word}" for word in sorted(one_of)[:6]) + ", ..." * (len(one_of) > 6)
+            with_it = "" if beside == ALWAYS else f" with .{beside}"
+            return f"{spelling}: {name}{with_it} needs one of the modifiers {shown}"
+    counts = {int(number) for number in _row(f"{TYPED} {name}")}
+    given = [word for word in modifiers if word in TYPES and word in words()]
+    if counts and len(given) not in counts:
+        numbers = " or ".join(map(str, sorted(counts)))
+        return f"{spelling}: {name} takes {numbers} types, not {len(given)}"
+    return ""

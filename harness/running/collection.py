@@ -80,9 +80,9 @@ class LintItem(OwnWords, pytest.Item):
         if wrong:
             raise LintFailure(outputs.text(Report(findings=wrong, notes=report.notes, snippets=report.snippets)))
 
-    def reportinfo(self) -> tuple[Path, int | None, str]:
+    def reportinfo(self) -> tuple[Path, int, str]:
         """The name under which pytest reports the item."""
-        return self.path, None, f"{self.path.name}: lint"
+        return self.path, 0, f"{self.path.name}: lint"
 
 
 def lint_items(parent: pytest.Collector) -> Iterator[LintItem]:
@@ -477,9 +477,9 @@ class VariantItem(OwnWords, pytest.Item):
         """The item's records, for its report."""
         return [_described(self), *self.found.sent] if self.found.results else []
 
-    def reportinfo(self) -> tuple[Path, int | None, str]:
+    def reportinfo(self) -> tuple[Path, int, str]:
         """The item's file, and its id within the file, as pytest prints them."""
-        return self.path, None, self.nodeid.partition("::")[2]  # with the case, where the file has several
+        return self.path, 0, self.nodeid.partition("::")[2]  # with the case, where the file has several
 
 
 _DESCRIBED = pytest.StashKey[dict[int, tuple[loader.LoadedCase, Sent]]]()

@@ -60,9 +60,9 @@ class ProofItem(OwnWords, pytest.Item):
         root = Path(os.path.commonpath([self.config.rootpath, self.path]))
         return [sent(case_info(self.loaded, self.path.relative_to(root).as_posix())), sent(self.proof)]
 
-    def reportinfo(self) -> tuple[Path, int | None, str]:
+    def reportinfo(self) -> tuple[Path, int, str]:
         """The name under which pytest reports the item."""
-        return self.path, None, f"{self.loaded.name}::{self.variant}: proof against {self.against}"
+        return self.path, 0, f"{self.loaded.name}::{self.variant}: proof against {self.against}"
 
 
 def proof_items(parent: pytest.Collector, loaded: LoadedCase) -> Iterator[ProofItem]:

@@ -177,11 +177,13 @@ class Recorder:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Note the items that are to run."""
         self.progress.planned(item.nodeid for item in session.items)
+        self._replace_earlier()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
         """Note the items that are to run, if the workers of pytest-xdist collect them."""
         self.progress.planned(ids)
+        self._replace_earlier()
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Note a file that could not be collected, so that its items are unknown."""
@@ -192,6 +194,13 @@ class Recorder:
     def pytest_internalerror(self) -> None:
         """Note that pytest, or a plugin, raised an internal error."""
         self.progress.broken = True
+
+    def _replace_earlier(self) -> None:
+        """Begin the file now if an earlier run's is there: a gate would take that for this run's, if this one writes
+        nothing because a conftest skips all items, or because it dies."""
+        if self.path is None or self.resumed or self.config.option.collectonly or not self.path.exists():
+            return
+        self._write([])
 
     def _write(self, records: Iterable[Sent]) -> None:
         """Write records. If that fails, end the run with one line: its further results could not be kept."""
@@ -239,6 +248,8 @@ class Recorder:
 
         A run that was cut short gets no `end` record, whatever the exit status is.
         """
+        if self.writer is None:
+            self._replace_earlier()
         found_splits = splits(self.results)
         missing = self.progress.missing or self._changed_meanwhile()
         found = (

@@ -131,6 +131,16 @@ def recounted(objects: list[dict[str, Any]]) -> None:
     )
 
 
+def as_of_a_gpu(objects: list[dict[str, Any]]) -> None:
+    """All results of the emulator get another backend, on a machine without a GPU."""
+    objects[:] = [o for o in objects if o.get("key", {}).get("backend") != "gpu"]
+    objects[0]["environment"]["gpus"] = []
+    for obj in objects:
+        if obj.get("key", {}).get("backend") == "emulator":
+            obj["key"]["backend"], obj["evidence"] = "gpu", "hardware"
+    recounted(objects)
+
+
 def twice(objects: list[dict[str, Any]]) -> None:
     objects.insert(-1, next(o for o in objects if is_subjects(o)))
     recounted(objects)
@@ -189,6 +199,9 @@ ATTACKS = {
     "another variant": (of_key(variant="asm.better"), "in the baseline but not in the run"),
     "another backend": (of_key(backend="assembler"), "in the baseline but not in the run"),
     "a weaker evidence": (of_results(evidence="none"), "!evidence model → none|passes on a model alone"),
+    "results of the emulator as a GPU's": (as_of_a_gpu, "environment lists no GPU"),
+    "a date in the future": (of_head(started="2999-01-01T00:00:00Z"), "dated in the future"),
+    "no date": (of_head(started="yesterday"), "date cannot be read"),
     "declared failures": (of_results(verdict="fail", expected_failure=True, diagnosis="other bits, as the case declares"), "no baseline has accepted these bits"),
 }  # fmt: skip
 
@@ -321,6 +334,30 @@ def test_a_second_file_of_a_case_is_refused(base, tmp_path, form, name):
         load(tmp_path)
 
 
+def test_a_run_older_than_the_baseline_gets_a_remark(base, folders):
+    old = dataclasses.replace(base, run=dataclasses.replace(base.run, started="2024-01-01T00:00:00Z"))
+    decision = decided(old, "full", folders["full"])
+    assert (decision.code, any("before the baseline's run" in f.text for f in decision.findings)) == (ACCEPTED, True)
+
+
+@pytest.mark.parametrize("form", ["full", "digests"])
+def test_a_deleted_file_of_a_baseline_is_an_error(base, tmp_path, form):
+    """Its results would be new ones, with which nothing is compared: a remark, and exit code 0."""
+    write, load = (baseline.write, baseline.load) if form == "full" else (digests.write, digests.load)
+    write(base if form == "full" else digests.condensed(base), tmp_path)
+    (tmp_path / "rcp.jsonl").unlink()
+    with pytest.raises(BaselineError, match=r"rcp\.jsonl is missing, which .*files\.txt lists; restore it"):
+        load(tmp_path)
+    names = tmp_path / "files.txt"
+    names.write_text(names.read_text().replace("rcp.jsonl\n", ""))
+    load(tmp_path)  # its line was removed too, which a review shows
+    names.write_text("")
+    with pytest.raises(BaselineError, match=r"ex2\.jsonl is not in .*files\.txt"):
+        load(tmp_path)
+    names.unlink()
+    assert any("no files.txt" in f.text for f in decided(base, form, tmp_path).findings)
+
+
 def test_the_committed_baseline_is_read_and_says_what_it_lacks():
     """It has the older form until somebody accepts the catalogue again."""
     folder = Path(__file__).parents[2] / "baseline"
@@ -330,3 +367,15 @@ def test_the_committed_baseline_is_read_and_says_what_it_lacks():
     texts = [f.text for f in digests.decided(found, found, MODELS).findings]
     older = any(r.fingerprint.keys() == {"definition"} for r in results)
     assert older == any("make the baseline again with --accept" in text for text in texts)
+
+
+@pytest.mark.parametrize("form", ["full", "digests"])
+def test_reused_results_are_refused_where_fresh_ones_are_asked_for(base, folders, form):
+    run = with_results(base, lambda r: dataclasses.replace(r, reused="20260101T000000Z") if r.total else r)
+    load = baseline.load if form == "full" else digests.load
+    policy = Policy(allow_model=True, fresh=True)
+    decide = gate if form == "full" else digests.decided
+    decision = decide(run, load(folders[form]), policy)
+    assert decision.code == CORRECTNESS
+    assert any("were reused from" in f.text for f in decision.findings)
+    assert decide(base, load(folders[form]), policy).code == ACCEPTED

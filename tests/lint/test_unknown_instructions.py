@@ -117,6 +117,20 @@ PLANTED = [
     ("createpolicy.fractional.b64 $3;", "no form"),
     ("mapa.b32 $0, $1, $2;", ".b32"),
     ("prefetch.global [$3];", "no form"),
+    # What forms that the table lacks must have, by ptxas.
+    ("bar.and.pred $0, 0, p;", "needs one of"),
+    ("match.any.sync $0, $1, -1;", "takes 1 types, not 0"),
+    ("match.any.sync.b32.b32 $0, $1, -1;", ""),
+    ("st.async.shared::cluster.mbarrier::complete_tx::bytes [$3], $1, [$3];", "takes 1 types, not 0"),
+    ("applypriority.global [$3], 128;", "needs one of"),
+    ("applypriority.global.b32.L2::evict_normal [$3], 128;", "takes 0 types, not 1"),
+    ("discard.global [$3], 128;", "needs one of"),
+    ("red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.u32 [$3], $1, [$3];", "needs one of"),
+    ("cp.reduce.async.bulk.global.shared::cta.bulk_group.u32 [$3], [$3], $1;", "needs one of"),
+    ("tensormap.replace.rank.global.b1024.b32 [$3], $1;", "needs one of"),
+    ("ld.global.L1::evict_first.b32.b32 $0, [$3];", ""),
+    ("shfl.sync.bfly.L1::evict_first.b32 $0, $1, 1, 31, -1;", ".L1::evict_first"),
+    ("bar.sync.L1::evict_normal 0;", ".L1::evict_normal"),
 ]
 
 
@@ -224,9 +238,10 @@ def wrongly_reported(lines):
 
 @pytest.mark.slow  # ptxas reads up to 20,000 lines
 def test_one_step_from_a_legal_line():
-    """What ptxas assembles is not reported; of what it refuses for its modifiers, nine in ten are.
+    """What ptxas assembles is not reported; of what it refuses for its modifiers, 19 in 20 are.
 
-    Those missed are of forms that the table lacks, and lack a modifier or have a type too many.
+    Most of those missed have two modifiers that do not go together, in forms that the table lacks; of others, such as
+    `vote.any.pred`, the rule on removed forms says more.
     """
     legality.needs("sm_100a")
     draw = random.Random("one step")
@@ -241,7 +256,7 @@ def test_one_step_from_a_legal_line():
         all(any(asking.OF_MODIFIERS.search(e) for e in errors) for errors in each) for each in zip(*said, strict=True)
     ]
     missed = [line for line, wrong, no in zip(stepped, reported, refused, strict=True) if no and not wrong]
-    assert len(missed) < sum(refused) / 10, missed
+    assert len(missed) < sum(refused) / 20, missed
 
 
 def changed(draw, line):

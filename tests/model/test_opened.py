@@ -44,6 +44,15 @@ def imports_a_package():
 def asks_the_machine():
     return Path("/proc/self/environ").read_bytes()
 
+def asks_the_process():
+    before = os.umask(0o22)
+    os.umask(before)
+    return before, os.getpid()
+
+def lets_python_ask_the_process():
+    import uuid
+    return uuid.uuid4(), uuid.uuid1()
+
 def asks_about():
     return os.path.exists(HERE / "flag"), os.path.getsize(HERE / "data.txt"), (HERE / "folder").is_dir()
 
@@ -162,6 +171,15 @@ def test_what_the_machine_says_at_that_moment_is_unknown(user):
     module, opened, _ = user
     module.asks_the_machine()
     assert opened() == ({}, ("it reads /proc/self/environ, which says what is so at that moment",))
+
+
+def test_what_the_process_has_is_unknown(user):
+    module, opened, _ = user
+    module.lets_python_ask_the_process()
+    assert not opened()[1]
+    module.asks_the_process()
+    words = "which says what is so of the process or the machine"
+    assert opened()[1] == (f"it calls os.umask, {words}", f"it calls os.getpid, {words}")
 
 
 @pytest.mark.parametrize(

@@ -128,6 +128,31 @@ def awaited_loads(program: Program) -> frozenset[int]:
     return frozenset(found)
 
 
+def data_loads(program: Program) -> frozenset[int]:
+    """The relaxed and volatile loads (by place in the text) whose value decides nothing: no branch, no predicate, and
+    no atomic operation.
+
+    Such a load waits for nobody, and no later access depends on what it saw. Its value is part of the results.
+    """
+    found = set()
+    for load in program.steps:
+        if load.kind != "ld" or load.bound.modifiers.get("sem") not in ("relaxed", "volatile"):
+            continue
+        known = {slot for writer in load.destinations for slot in (writer.slot, writer.upper) if slot >= 0}
+        size, decides = 0, False
+        while size < len(known) and not decides:
+            size = len(known)
+            for step in program.steps:
+                if step.guard in known:
+                    decides = True
+                if any(reader.slot in known for reader in step.sources):
+                    decides |= step.kind in ("atom", "branch") or any(w.width == 1 for w in step.destinations)
+                    known |= {s for writer in step.destinations for s in (writer.slot, writer.upper) if s >= 0}
+        if not decides:
+            found.add(load.node.offset)
+    return frozenset(found)
+
+
 class Turns(Protocol):
     """Blocks that take turns with others: a scheduler."""
 

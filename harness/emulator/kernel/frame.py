@@ -449,7 +449,7 @@ class KernelFrame(MemoryFrame):
     def _check_read(self, step: Step, access: Access, lanes: Array, place: Place) -> None:
         region = place.region
         if isinstance(region, Shared):
-            strong = is_strong(step, self.grid.awaited)
+            strong = is_strong(self, step)
             bad = region.note_read(place.offsets, access.size, lanes, strong)
             if bad.any():
                 at = int(np.flatnonzero(bad)[0])
@@ -504,7 +504,7 @@ class KernelFrame(MemoryFrame):
     def check_write(self, step: Step, access: Access, lanes: Array, place: Place, values: list[Array]) -> None:
         """Record a write. Raises MemoryFault if it races with another thread's access."""
         region = place.region
-        if step.kind == "st" and is_strong(step, self.grid.awaited):
+        if step.kind == "st" and is_strong(self, step):
             self._check_update(step, access, lanes, place)
             return
         changes = changed(access, place, values)

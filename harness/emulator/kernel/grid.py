@@ -14,7 +14,7 @@ from ptxdiff.emulator.binding.program import Step
 from ptxdiff.emulator.binding.special_registers import OF_A_GRID
 from ptxdiff.emulator.errors import PtxError, UndefinedBits
 from ptxdiff.emulator.kernel.async_copy.tensor_maps import HostMap
-from ptxdiff.emulator.kernel.block_orders import TOGETHER, awaited_loads, waiting_loops
+from ptxdiff.emulator.kernel.block_orders import TOGETHER, awaited_loads, data_loads, waiting_loops
 from ptxdiff.emulator.kernel.cluster.launches import Launches
 from ptxdiff.emulator.kernel.kernel import Kernel, places_of, size_of
 from ptxdiff.emulator.kernel.memory.happens_before import acquiring, orders_parts
@@ -82,6 +82,7 @@ class KernelGrid:
         clusters = math.prod(sizes) // self.cluster_size
         self.loops = waiting_loops(self.program)
         self.awaited = awaited_loads(self.program) if self.loops else frozenset()
+        self.data_loads = data_loads(self.program) - self.acquiring
         self.order = TOGETHER
         self.judging = ""
         """How accesses of different blocks are judged: see `memory_model.between`."""

@@ -12,6 +12,7 @@ from ptxdiff.emulator.errors import ExecutionError, PtxError, UndefinedBits
 from ptxdiff.emulator.kernel.grid import KernelGrid
 from ptxdiff.emulator.kernel.memory.grid_order import GridOrder, narrow_scopes
 from ptxdiff.emulator.kernel.memory.happens_before import HappensBefore
+from ptxdiff.emulator.kernel.memory.proxy_fences import ProxyFences
 from ptxdiff.emulator.kernel.memory.space import AccessTable
 from ptxdiff.emulator.machine.frame import Frame
 from ptxdiff.emulator.machine.special_registers import lane_mask
@@ -46,6 +47,8 @@ class ThreadFrame(Frame):
         self.gone = np.zeros(self.lanes, np.bool_)
         self.tables: dict[int, AccessTable] = {}
         """The accesses to each buffer, by its identity, where threads may meet in part (see `races`)."""
+        self.proxies: dict[int, ProxyFences] = {}
+        """Of each buffer that threads wrote and a bulk copy may read."""
 
     # messages --------------------------------------------------------------------------------------------
 

@@ -128,7 +128,7 @@ def _unknown(node: Instruction, source: Source) -> str:
     if node.opcode not in FORMS or node.opcode in REFUSED:
         message = ptxas_modifiers.mistake(node.opcode, node.modifiers, (*FORMS, *REFUSED), _spelled(node.opcode))
         if message or not _decided(node.opcode, node.modifiers):
-            return message
+            return message or ptxas_modifiers.lack(node.opcode, node.modifiers)
     try:
         lookup(node, source, None, elementwise=False)
     except PtxError as error:

@@ -92,6 +92,9 @@ def watch() -> None:
         sys.addaudithook(_hook)
         for name in _ASKING:
             _wrap(name)
+        for name in _OF_THE_PROCESS:
+            if hasattr(os, name):
+                _wrap_state(name)
 
 
 def note(source: str, paths: Iterable[str]) -> None:
@@ -230,6 +233,27 @@ def _wrap(name: str) -> None:
             supported.add(asking)
 
 
+_ABOUT_THE_PROCESS = """
+umask getpid getppid getpgid getpgrp getsid getuid geteuid getgid getegid getgroups getlogin getpriority nice
+getloadavg times uname cpu_count sched_getaffinity sysconf get_blocking getrandom urandom
+"""
+_OF_THE_PROCESS = tuple(_ABOUT_THE_PROCESS.split())
+"""Functions of `os` that say something about the process or the machine that is in no digest."""
+
+
+def _wrap_state(name: str) -> None:
+    """Put a function into the place of one of `os` that also notes that the user's code asks for such a fact."""
+    asks = getattr(os, name)
+
+    @functools.wraps(asks)
+    def asking(*arguments: Any, **options: Any) -> Any:
+        if not _paused:
+            _hook(_STATE_EVENT, (name,))
+        return asks(*arguments, **options)
+
+    setattr(os, name, asking)
+
+
 # ---- events --------------------------------------------------------------------------------------------------
 
 
@@ -291,6 +315,12 @@ def _asked(event: str, arguments: tuple[Any, ...]) -> None:
     _note(sources, text + ASKED, _stamp(text + ASKED))
 
 
+def _state(event: str, arguments: tuple[Any, ...]) -> None:
+    """A question of the user's own code, not of a module of Python that it uses."""
+    if _kind(sys._getframe(3).f_code.co_filename)[0] is _USER and (sources := _users_sources(1)):
+        _effect(sources, f"it calls os.{arguments[0]}, which says what is so of the process or the machine")
+
+
 def _outside(event: str, arguments: tuple[Any, ...]) -> None:
     if sources := _users_sources():
         _effect(sources, f"it {_OUTSIDE[event]}")
@@ -298,7 +328,7 @@ def _outside(event: str, arguments: tuple[Any, ...]) -> None:
 
 _NAMES_IN_C = """
 open open64 openat fopen fopen64 freopen mmap popen system getenv secure_getenv stat stat64 lstat fstat access opendir
-readlink time clock_gettime gettimeofday
+readlink time clock_gettime gettimeofday umask getpid getppid getuid geteuid getrlimit sysconf rand random
 """
 _C_READS = frozenset(_NAMES_IN_C.split())
 """Functions of C's library whose results no digest covers: called by ctypes, they are no event."""
@@ -326,8 +356,8 @@ _OUTSIDE = {
 }
 """Events whose results no digest covers."""
 
-_ASKED_EVENT = "asked"
-"""The event of the wrapped functions."""
+_ASKED_EVENT, _STATE_EVENT = "asked", "state"
+"""The events of the wrapped functions."""
 
 _EVENTS: dict[str, Callable[[str, tuple[Any, ...]], None]] = {
     "open": _open,
@@ -337,6 +367,7 @@ _EVENTS: dict[str, Callable[[str, tuple[Any, ...]], None]] = {
     "ctypes.dlsym": _symbol,
     "sqlite3.connect": _library,
     _ASKED_EVENT: _asked,
+    _STATE_EVENT: _state,
     "import": _library,
     **dict.fromkeys(_OUTSIDE, _outside),
 }

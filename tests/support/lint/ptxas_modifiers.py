@@ -16,8 +16,9 @@ import argparse
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import islice
 from pathlib import Path
 
 import ptxdiff.emulator.kernel.run  # noqa: F401  the forms of whole kernels
@@ -25,7 +26,7 @@ from ptxdiff.emulator import isa
 from ptxdiff.emulator.isa.forms import FORMS
 from ptxdiff.emulator.isa.registry import REFUSED
 from ptxdiff.emulator.text import TYPES
-from ptxdiff.lint.ptxas_modifiers import ANY, DATA, EVERYWHERE, NEVER, OF
+from ptxdiff.lint.ptxas_modifiers import ALWAYS, ANY, DATA, EVERYWHERE, NEEDS, NEVER, OF, TYPED
 from ptxdiff.lint.rules.syntax import IGNORED
 from ptxdiff.triton.targets import tool
 from tests.support.emulator.legality_campaign import OF_KERNELS
@@ -236,14 +237,17 @@ def _version(program: str) -> str:
     return re.search(r"current version is '([\d.]+)'", run.stderr)[1]  # type: ignore[index]
 
 
+_STRANGE = re.compile(r"Unknown modifier|Parsing error")
+"""ptxas's errors about words that it knows as no modifier."""
+
+
 @cache
 def known_words(program: str, target: str) -> frozenset[str]:
     """The candidates that an assembler knows as a modifier of some instruction."""
     known = (c for o in FORMS for f in FORMS[o] for g in f.groups for c in g.choices)
     candidates = list(dict.fromkeys([*known, *TYPES, *WORDS]))
     said = errors([f"ld.{word} r0, [d0]" for word in candidates], program, target)
-    strange = re.compile(r"Unknown modifier|Parsing error")
-    return frozenset(w for w, e in zip(candidates, said, strict=True) if not any(strange.search(x) for x in e))
+    return frozenset(w for w, e in zip(candidates, said, strict=True) if not any(_STRANGE.search(x) for x in e))
 
 
 def seeds() -> list[str]:
@@ -319,6 +323,10 @@ OF_MODIFIERS = re.compile(
 """ptxas's errors about modifiers, and not about operands or the target."""
 
 
+def _is_cached(word: str) -> bool:
+    return word.startswith(("L1::", "L2::"))
+
+
 _SHAPE = re.compile(r"m\d+n\d+k\d+")
 
 
@@ -337,6 +345,9 @@ def never(candidates: Mapping[str, Iterable[str]]) -> dict[str, set[str]]:
             parts
         )
     found = {name: {*candidates[name]} - spelled[name.split(".")[0]] for name in named.values()}
+    for name, words in found.items():  # where some eviction priorities may stand, others may beside certain modifiers
+        if any(map(_is_cached, spelled[name.split(".")[0]])):
+            found[name] = {word for word in words if not _is_cached(word)}
     for each in ASKED:
         for line in _legal(*each):
             spelling, _, operands = line.partition(" ")
@@ -355,6 +366,98 @@ def never(candidates: Mapping[str, Iterable[str]]) -> dict[str, set[str]]:
     return found
 
 
+def of_name(spelling: str, named: Iterable[str]) -> str:
+    """The longest of some names that a spelling begins with, as the linter finds it."""
+    parts = spelling.split(".")
+    prefixes = (".".join(parts[:count]) for count in range(len(parts), 0, -1))
+    return next((prefix for prefix in prefixes if prefix in named), "")
+
+
+SPELLINGS = 400
+"""The most spellings of each form that `legal_spellings` has."""
+
+
+def legal_spellings(named: Collection[str]) -> dict[str, list[tuple[str, ...]]]:
+    """By name the modifiers, after the name, of spellings that are known to be legal: of forms, seeds and lines."""
+    forms = (f for o in FORMS if asked(o) for f in FORMS[o])
+    spelled = [bound.spelling for form in forms for bound in islice(form.spellings(), SPELLINGS)]
+    found: dict[str, list[tuple[str, ...]]] = {}
+    for spelling in dict.fromkeys([*spelled, *SEEDS, *(line.partition(" ")[0] for line in LINES)]):
+        if name := of_name(spelling, named):
+            found.setdefault(name, []).append(tuple(spelling.removeprefix(name).strip(".").split(".")))
+    return found
+
+
+def _refused(lines: Sequence[str], accepting: Sequence[tuple[str, str]]) -> list[bool]:
+    """Which lines all of some assemblers refuse for their modifiers."""
+    said = [errors(lines, *each) for each in accepting]
+    return [
+        all(any(_STRANGE.search(t) or OF_MODIFIERS.search(t) for t in e) for e in one)
+        for one in zip(*said, strict=True)
+    ]
+
+
+def _legal_lines(named: Collection[str]) -> Iterator[tuple[str, list[str], str, list[tuple[str, str]]]]:
+    """Of each of `LINES` that some assembler accepts: the name, the modifiers after it, the operands, and those."""
+    for line in LINES:
+        spelling, _, operands = line.partition(" ")
+        if accepting := [each for each in ASKED if line in _legal(*each)]:
+            name = of_name(spelling, named)
+            yield name, [p for p in spelling.removeprefix(name).split(".") if p], operands, accepting
+
+
+def needs(
+    anywhere: Collection[str], named: Collection[str], legal: Mapping[str, Sequence[Collection[str]]]
+) -> dict[tuple[str, str], set[frozenset[str]]]:
+    """What an instruction must have: by name and a modifier ("": always) sets of words, one of each set.
+
+    A modifier of one of `LINES` is needed if ptxas refuses the line without it. Words that may stand in its place are
+    as good. It is needed beside another modifier if it is not without that one. Both hold for a name only if they hold
+    for all of its `legal` spellings.
+    """
+    family = {n: {w for m in named if m.startswith(f"{n}.") for w in m.removeprefix(f"{n}.").split(".")} for n in named}
+    found: dict[tuple[str, str], set[frozenset[str]]] = {}
+    for name, parts, operands, accepting in _legal_lines(named):
+        for n, part in enumerate(parts):
+            without = [*parts[:n], *parts[n + 1 :]]
+            if part in TYPES or not _refused([_line(name, without, operands)], accepting)[0]:
+                continue
+            others = sorted({*anywhere} - {part})
+            refused = _refused([_line(name, [*parts[:n], w, *parts[n + 1 :]], operands) for w in others], accepting)
+            group = frozenset([part, *family[name], *(w for w, no in zip(others, refused, strict=True) if not no)])
+            if all(group.intersection(spelled) for spelled in legal[name]):
+                found.setdefault((name, ""), set()).add(group)
+                continue
+            for other in without:
+                has = [spelled for spelled in legal[name] if other in spelled]
+                alone = _line(name, [w for w in without if w != other], operands)
+                if all(group.intersection(s) for s in has) and not _refused([alone], accepting)[0]:
+                    found.setdefault((name, other), set()).add(group)
+    return found
+
+
+def counts_of_types(
+    anywhere: Collection[str], named: Collection[str], legal: Mapping[str, Sequence[Collection[str]]]
+) -> dict[str, set[int]]:
+    """By name how many types an instruction may have: as many as its `legal` spellings, and one more or less where
+    ptxas takes one of `LINES` so."""
+    types = sorted(TYPES.keys() & {*anywhere})
+    found: dict[str, set[int]] = {}
+    for name, parts, operands, accepting in _legal_lines(named):
+        counts = found.setdefault(name, {sum(w in types for w in spelled) for spelled in legal[name]})
+        count = sum(p in types for p in parts)
+        more = [_line(name, [*parts, kind], operands) for kind in types]
+        less = [_line(name, [*parts[:n], *parts[n + 1 :]], operands) for n, p in enumerate(parts) if p in types]
+        for number, tried in ((count + 1, more), (count - 1, less)):
+            if number not in counts and tried and not all(_refused(tried, accepting)):
+                counts.add(number)
+    return found
+
+
+def _line(name: str, modifiers: Sequence[str], operands: str) -> str:
+    return f"{'.'.join([name, *modifiers])} {operands}"
+
+
 def content() -> str:
     """The content of the file."""
     releases = " and ".join(dict.fromkeys(f"PTX {_version(program)}" for program, _ in ASKED))
@@ -362,6 +465,7 @@ def content() -> str:
         f"# {ANY}: the words that ptxas knows as a modifier anywhere. names: instructions outside arithmetic.",
         f"# {EVERYWHERE}: words that ptxas refuses at no name in particular. {OF}: other words that a name takes.",
         f"# {NEVER}: words of a name's two rows above that it does not take either.",
+        f"# {NEEDS}: words of which an instruction has one, beside a modifier or {ALWAYS}. {TYPED}: how many types.",
         f"# Asked of the ptxas in Triton's wheel ({releases}), for {', '.join(dict.fromkeys(t for _, t in ASKED))}.",
         "# Written by tests/support/lint/ptxas_modifiers.py --write; do not edit.",
     ]
@@ -370,9 +474,15 @@ def content() -> str:
     own = words_of_names(anywhere)
     common = set(anywhere).intersection(*own.values())
     rows |= {EVERYWHERE: common, **{f"{OF} {name}": own[name] - common for name in sorted(own)}}
-    judged = {w for w in common - TYPES.keys() - IGNORED if not w.startswith(("L1::", "L2::"))}
+    judged = common - TYPES.keys() - (IGNORED - {"row", "col"})
     refused = never({name: judged | {*filter(_SHAPE.fullmatch, own[name])} for name in own})
     rows |= {f"{NEVER} {name}": refused[name] for name in sorted(refused)}
+    legal = legal_spellings(rows["names"])
+    for (name, beside), groups in sorted(needs(anywhere, rows["names"], legal).items()):
+        listed = sorted({" ".join(sorted(group)) for group in groups})
+        rows |= {f"{NEEDS} {name} {beside or ALWAYS} {n}": {*group.split()} for n, group in enumerate(listed)}
+    counts = counts_of_types(anywhere, rows["names"], legal)
+    rows |= {f"{TYPED} {name}": {*map(str, counts[name])} for name in sorted(counts)}
     return "\n".join([*head, *(f"{row}: {' '.join(sorted(words))}" for row, words in rows.items()), ""])
 
 

@@ -152,17 +152,19 @@ class Bulk:
         frame.owned.refuse_write(step, lanes, offsets, size)
         if frame.grid.races:
             changes = np.ones(len(offsets), np.bool_)
-            unfenced = shared.first_unfenced(offsets, size) if step.facts.proxy == "async" else -1
+            unfenced = ~changes
+            if step.facts.proxy == "async" and shared.awaits_fences(offsets, size):
+                unfenced = shared.unfenced([lane], shared.units(offsets, size), addresses=False)
             bad = shared.note_write(offsets, size, lanes, changes)
             if bad.any() and coming.update is None:
                 offset = int(offsets[np.flatnonzero(bad)[0]]) % shared.size
                 text = f"race: {frame.who(lane)} copies to shared memory at offset {offset}, which another thread"
                 raise frame.fault(MemoryFault, step, f"{text} read or wrote, and it has not waited for that thread")
-            if unfenced >= 0:
-                offset = int(offsets[unfenced]) % shared.size
+            if unfenced.any():
+                offset = int(offsets[np.flatnonzero(unfenced)[0]]) % shared.size
                 text = f"{frame.who(lane)} copies to shared memory at offset {offset}, which a thread wrote, and no "
                 raise frame.fault(MemoryFault, step, text + "fence.proxy.async lies between")
-            shared.unfenced.set(offsets, size, False)
+            shared.note_proxy_write(offsets, size)
         frame.owned.destinations.add(offsets, size, 1)
         if coming.source is not None:
             frame.owned.sources.add(coming.source, 16, 1)
@@ -324,9 +326,8 @@ class Bulk:
         frame.owned.refuse_access(step, lanes, offsets, 16, "copies from")
         if not frame.grid.races:
             return
-        unfenced = shared.unfenced.first(offsets, 16)
-        if unfenced >= 0:
-            at = int(offsets[unfenced]) % shared.size
+        if shared.awaits_fences(offsets, 16) and (unfenced := shared.unfenced([lane], shared.units(offsets, 16))).any():
+            at = int(offsets[np.flatnonzero(unfenced)[0]]) % shared.size
             text = f"{frame.who(lane)} copies from shared memory at offset {at}, which a thread wrote, and no "
             raise frame.fault(MemoryFault, step, text + "fence.proxy.async lies between")
         bad = shared.note_read(offsets, 16, lanes)

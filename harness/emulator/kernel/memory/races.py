@@ -20,7 +20,6 @@ layout that replicates an element loads it in all its threads and stores it from
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,7 @@ from ptxdiff.emulator.binding.program import Step
 from ptxdiff.emulator.errors import MemoryFault
 from ptxdiff.emulator.kernel.memory import shared_access
 from ptxdiff.emulator.kernel.memory.array_code import ArrayCode
-from ptxdiff.emulator.kernel.memory.happens_before import ALWAYS
+from ptxdiff.emulator.kernel.memory.proxy_fences import ProxyFences, Writes
 from ptxdiff.emulator.kernel.memory.space import Access, AccessTable, Buffer, Place, Shadow
 from ptxdiff.emulator.kernel.threads import ThreadFrame
 from ptxdiff.emulator.numeric.vectorise import Array
@@ -187,13 +186,13 @@ def note_read(frame: ThreadFrame, step: Step, access: Access, lanes: Array, plac
         entry = shadow.writers[shadow.units(place.offsets, access.size)]
         bad = _unordered(frame, entry, me, since, lanes) & (entry >> _THREAD != me)
         _refuse(frame, step, lanes, place, buffer, entry, bad, "reads", "wrote")
-    if shadow.updaters is not None and step.bound.modifiers.get("sem") in (None, "weak"):
+    strong = _is_strong_read(frame, step)
+    if shadow.updaters is not None and not strong:
         entry = shadow.updaters[shadow.units(place.offsets, access.size)]
         bad = _unordered(frame, entry, me, since, lanes) & ((entry >> _THREAD != me) | (entry & _MIXED != 0))
         _refuse(frame, step, lanes, place, buffer, entry, bad, "reads", "updated")
     if step.node.opcode == "ldu" or "nc" in step.node.modifiers:
         _refuse_stale(frame, step, lanes, place, buffer, shadow, shadow.units(place.offsets, access.size))
-    strong = _is_strong_read(step)
     _judge(frame, step, shared_access.STRONG_READ if strong else shared_access.PLAIN_READ, access, lanes, place, buffer)
     if strong:
         if shadow.strong_readers is None:
@@ -244,39 +243,55 @@ def check_bulk_read(frame: ThreadFrame, step: Step, lane: int, buffer: Buffer, o
                 at = int(units[np.flatnonzero(bad[0])[0]]) * shadow.unit - buffer.residue
                 text = f"race: {frame.who(lane)} copies from {where} at offset {at}, which another thread wrote, and "
                 raise frame.fault(MemoryFault, step, text + "nothing orders them")
-    if shadow.unfenced is not None and shadow.unfenced[units].any():
-        at = int(units[np.flatnonzero(shadow.unfenced[units])[0]]) * shadow.unit - buffer.residue
+    proxy = frame.proxies.get(id(buffer))
+    if proxy is None or not (states := proxy.states[units]).any():
+        return
+    units = units[states != 0]
+    team = lane // frame.order.team
+    lacking = proxy.lacking(lane, units, _writes_of_team(frame, shadow, units, team), of_warp=False)
+    if lacking.any():
+        at = int(units[np.flatnonzero(lacking)[0]]) * shadow.unit - buffer.residue
         text = f"{frame.who(lane)} copies from {where} at offset {at}, which a thread wrote, and no "
         raise frame.fault(MemoryFault, step, text + "fence.proxy.async lies between")
 
 
 def fence(frame: ThreadFrame, lanes: Array) -> None:
-    """Make visible to the async proxy what lanes wrote to global memory, and what happened before them."""
+    """Record a proxy fence by lanes: what they wrote to global memory, and what happened before them, is visible to the
+    async proxy for all that happens after the fence."""
     order = frame.order
     for buffer in frame.grid.memory.buffers:
-        shadow = buffer.shadow
-        if shadow is None or shadow.unfenced is None:
+        proxy = frame.proxies.get(id(buffer))
+        if proxy is None:
             continue
-        units = np.flatnonzero(shadow.unfenced)
+        assert buffer.shadow is not None
+        proxy.settle()
+        units = np.flatnonzero(proxy.states)
         for team in np.unique(lanes // order.team).tolist():
             mine = lanes[lanes // order.team == team]
-            times = order.times(mine)
-            times[order.members(mine)] = ALWAYS
-            known = np.ones(len(units), np.bool_)
-            for entries in (shadow.writers, shadow.updaters):
-                if entries is not None:
-                    entry = entries[units]
-                    beside = (entry >> _THREAD) // order.team == frame.number[mine[0]] // order.team
-                    known &= ~beside | (entry & _TIME < times[(entry >> _THREAD) % order.team])
-            shadow.unfenced[units[known]] = False
+            writes = _writes_of_team(frame, buffer.shadow, units, team)
+            some = np.unique(writes.at)  # nothing orders writes of another team
+            some = some[proxy.without(mine, units[some], np.full(len(some), team))]
+            if len(some):
+                proxy.fence(mine, units[some], _writes_of_team(frame, buffer.shadow, units[some], team))
 
 
-def _unfenced(frame: ThreadFrame, shadow: Shadow, units: Array) -> None:
+def _writes_of_team(frame: ThreadFrame, shadow: Shadow, units: Array, team: int) -> Writes:
+    """The last write and the last update of some units that threads of a team of the frame made."""
+    found: list[tuple[Array, Array, Array]] = []
+    for entries in (shadow.writers, shadow.updaters):
+        if entries is not None:
+            lanes = (entries[units] >> _THREAD) - frame.number[0]
+            at = np.flatnonzero((lanes >= 0) & (lanes // frame.order.team == team))
+            found.append((at, lanes[at], entries[units[at]] & _TIME))
+    return Writes(*(np.concatenate(column) for column in zip(*found, strict=True)))
+
+
+def _unfenced(frame: ThreadFrame, buffer: Buffer, units: Array) -> None:
     """Record that threads wrote units that a bulk copy may read."""
     if frame.grid.copies_in_bulk:
-        if shadow.unfenced is None:
-            shadow.unfenced = np.zeros(shadow.count, np.bool_)
-        shadow.unfenced[units] = True
+        if id(buffer) not in frame.proxies:
+            frame.proxies[id(buffer)] = ProxyFences(shadow_of(frame, buffer).count, frame.order)
+        frame.proxies[id(buffer)].wrote(units)
 
 
 def _refuse_stale(
@@ -338,7 +353,7 @@ def note_write(
             shadow.writers = shadow.none()
     _note_writers(shadow.writers, *_covered(shadow, place.offsets, access), lanes, frame.number, now)
     if frame.grid.copies_in_bulk:
-        _unfenced(frame, shadow, shadow.units(place.offsets, access.size))
+        _unfenced(frame, buffer, shadow.units(place.offsets, access.size))
 
 
 def note_update(frame: ThreadFrame, step: Step, access: Access, lanes: Array, place: Place, buffer: Buffer) -> None:
@@ -360,7 +375,7 @@ def note_update(frame: ThreadFrame, step: Step, access: Access, lanes: Array, pl
     _judge(frame, step, shared_access.STRONG_WRITE, access, lanes, place, buffer)
     if shadow.updaters is None:
         shadow.updaters = shadow.none()
-    _unfenced(frame, shadow, units)
+    _unfenced(frame, buffer, units)
     _note_last(frame, shadow.updaters, units, me, since)
 
 
@@ -451,22 +466,23 @@ def _was_first_reader(frame: ThreadFrame, buffer: Buffer, unit: int, lane: int) 
 _STRONG = frozenset({"relaxed", "acquire", "release"})
 
 
-def is_strong(step: Step, awaited: Collection[int] = ()) -> bool:
+def is_strong(frame: ThreadFrame, step: Step) -> bool:
     """Whether a load or store is strong (ISA 8.3): two such accesses do not race.
 
-    Volatile ones are strong, too, but have no order. As nothing but chance decides which comes first, they count as
-    plain, except for loads for whose value a loop waits (`awaited`, see `awaited_loads`), the stores in a kernel with
-    such loads, and volatile loads of global memory (`_is_strong_read`).
+    They have no order by that. As nothing but chance decides which comes first, a relaxed load whose value decides
+    nothing (`data_loads`) counts as plain, and so do volatile accesses, except for loads for whose value a loop waits
+    (`awaited_loads`), the stores in a kernel with such loads, and volatile loads of global memory (`_is_strong_read`).
     """
-    sem = step.bound.modifiers.get("sem")
-    if sem == "volatile" and awaited:
-        return step.kind == "st" or step.node.offset in awaited
-    return sem in _STRONG
+    sem, grid = step.bound.modifiers.get("sem"), frame.grid
+    if sem == "volatile" and grid.awaited:
+        return step.kind == "st" or step.node.offset in grid.awaited
+    return sem in _STRONG and step.node.offset not in grid.data_loads
 
 
-def _is_strong_read(step: Step) -> bool:
+def _is_strong_read(frame: ThreadFrame, step: Step) -> bool:
     """Whether a load is strong, or volatile: such loads may wait for atomic operations."""
-    return is_strong(step) or step.bound.modifiers.get("sem") == "volatile"
+    volatile = step.bound.modifiers.get("sem") == "volatile" and step.node.offset not in frame.grid.data_loads
+    return volatile or is_strong(frame, step)
 
 
 def _unordered(

@@ -275,43 +275,6 @@ def _note(
                 units[number, 8], units[number, 11] = 0, lanes[i] // size_of_team + 1
 
 
-@in_place
-def _all_before(warp: int, mask: int, time: int, times: Any, team: int, sets: Any) -> bool:
-    """Whether all accesses in a set of a unit happened before some times, one for each member."""
-    ordered = True
-    if warp == -2:  # only a barrier of the whole block orders these
-        for member in range(team):
-            ordered &= time < times[member]
-    elif warp > 0:
-        for bit in range(32):
-            ordered &= mask >> bit & 1 == 0 or time < times[warp * 32 - 32 + bit]
-    elif warp == -1:
-        for one in range(sets.shape[1]):
-            for bit in range(32):
-                ordered &= sets[mask, one, 0] >> bit & 1 == 0 or sets[mask, one, 1] < times[one * 32 + bit]
-    return ordered
-
-
-def _fence(
-    unfenced: Array, first: Any, last: Any, unit: Any, times: Array, team: Any, units: Array, split: Array,
-    parts: Array, sets: Array,
-) -> None:  # fmt: skip
-    """Clear `unfenced` of the units from `first` to before `last` whose last write, and whose strong writes since,
-    happened before some times."""
-    per = 16 // unit
-    for number in range(first, last):
-        if unfenced[number] == 0:
-            continue
-        at = number // per
-        if split[at] != 0:
-            at = parts[at] + number % per
-        writer = units[at, 0] - 1
-        if writer >= 0 and units[at, 1] >= times[writer]:
-            continue
-        if _all_before(units[at, 5], units[at, 6], units[at, 7], times, team, sets):
-            unfenced[number] = 0
-
-
 def _kinds_of_note(t: Any) -> tuple[Any, ...]:
     wide, rows = t.Array(t.int64, 1, "C", readonly=True), t.Array(t.int32, 2, "C", readonly=True)
     units, sets = (t.Array(t.int32, n, "C") for n in (2, 3))
@@ -321,11 +284,4 @@ def _kinds_of_note(t: Any) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _kinds_of_fence(t: Any) -> tuple[Any, ...]:
-    wide, times = t.Array(t.int64, 1, "C", readonly=True), t.Array(t.int32, 1, "C", readonly=True)
-    units, sets, parted = t.Array(t.int32, 2, "C"), t.Array(t.int32, 3, "C"), t.Array(t.uint8, 1, "C")
-    return parted, *[t.int64] * 3, times, t.int64, units, parted, wide, sets
-
-
 note = ArrayCode(_note, _kinds_of_note)
-fence = ArrayCode(_fence, _kinds_of_fence)

@@ -17,8 +17,9 @@ from numpy.lib.array_utils import byte_bounds
 
 from ptxdiff.emulator.binding.program import ReadSlot
 from ptxdiff.emulator.kernel.memory import shared_access
-from ptxdiff.emulator.kernel.memory.happens_before import ALWAYS, HappensBefore
-from ptxdiff.emulator.kernel.memory.unit_marks import UnitFlags
+from ptxdiff.emulator.kernel.memory.happens_before import HappensBefore
+from ptxdiff.emulator.kernel.memory.proxy_fences import UNFENCED, ProxyFences, Writes
+from ptxdiff.emulator.kernel.memory.unit_marks import UnitStates
 from ptxdiff.emulator.numeric.vectorise import UNSIGNED, Array
 
 GLOBAL_BASE = 0x7F00_0000_0000
@@ -51,7 +52,6 @@ class Shadow:
 
     Each is None before the first write, read, atomic operation or strong load: most buffers are only read, or written.
 
-    `unfenced`: the units that threads wrote without a proxy fence since; None if no bulk copy can read them.
     """
 
     def __init__(self, size: int, unit: int) -> None:
@@ -61,7 +61,6 @@ class Shadow:
         self.readers: Array | None = None
         self.updaters: Array | None = None
         self.strong_readers: Array | None = None
-        self.unfenced: Array | None = None
 
     def none(self) -> Array:
         """Entries that say that there was no access."""
@@ -344,8 +343,8 @@ class Shared(AccessTable):
         super().__init__(blocks * self.size if races else 0, unit, order, order.exact)
         self.bytes = np.zeros(blocks * self.size, np.uint8)
         self.undefined = np.full(blocks * self.size, 0xFF, np.uint8)
-        # Units that threads wrote without a proxy fence since.
-        self.unfenced = UnitFlags(blocks * self.size, unit)
+        self._proxy = ProxyFences(blocks * self.size // unit, order)
+        self._states = UnitStates(self._proxy.states, unit)
         self._addresses: dict[int, int] = {}
         self.swizzles: Array | None = None
         self.races = races
@@ -360,12 +359,12 @@ class Shared(AccessTable):
 
     def note_write(self, offsets: Array, size: int, lanes: Array, changes: Array) -> Array:
         """Record writes; returns which lanes change a unit that another thread accessed and nothing orders."""
-        self.unfenced.set(offsets, size, True)
+        self._states.set(offsets, size, UNFENCED)
         return self._note(shared_access.PLAIN_WRITE, offsets, size, lanes) & changes
 
     def note_update(self, offsets: Array, size: int, lanes: Array) -> Array:
         """Record atomic operations and strong stores; which lanes meet plain accesses of others that nothing orders."""
-        self.unfenced.set(offsets, size, True)
+        self._states.set(offsets, size, UNFENCED)
         return self._note(shared_access.STRONG_WRITE, offsets, size, lanes)
 
     def note_landing(self, offsets: Array, size: int, lanes: Array, agent: int = -1) -> None:
@@ -374,7 +373,11 @@ class Shared(AccessTable):
         No proxy fence is required after them. The ISA requires one after cp.async too, but Triton 3.6 never writes it.
         """
         self._note(shared_access.LANDING, offsets, size, lanes, agent)
-        self.unfenced.set(offsets, size, False)
+        self.note_proxy_write(offsets, size)
+
+    def note_proxy_write(self, offsets: Array, size: int) -> None:
+        """Record that the async proxy overwrites bytes."""
+        self._states.set(offsets, size, 0)
 
     def note_finished_read(self, offsets: Array, size: int, lanes: Array, member: int) -> None:
         """Record that asynchronous work of lanes, with the number `member`, has read until now."""
@@ -389,40 +392,78 @@ class Shared(AccessTable):
         return self._note(shared_access.ANYBODY, offsets, size, lanes)
 
     def note_addresses(self, offsets: Array, size: int) -> None:
-        """Record that tcgen05.alloc just wrote addresses of tensor memory (see `first_unfenced`)."""
+        """Record that tcgen05.alloc just wrote addresses of tensor memory (see `unfenced`)."""
         self._addresses |= dict.fromkeys(self.units(offsets, size).ravel().tolist(), self.order.clock)
         self.order.tick()  # so that a later store has another time
 
-    def first_unfenced(self, offsets: Array, size: int) -> int:
-        """The first access that touches a unit whose last write is by a thread, without a proxy fence since, and not of
-        tcgen05.alloc; -1: none does.
+    def unfenced(self, lanes: Sequence[int], units: Array, *, of_warp: bool = False, addresses: bool = True) -> Array:
+        """Which rows of units a thread wrote without a proxy fence between that write and an access by lanes now.
 
-        The ISA does not say by which proxy tcgen05.alloc writes, and Triton puts no fence between it and a bulk copy
-        to the same bytes.
+        lanes: those that execute the access together. of_warp: see `ProxyFences.lacking`. addresses: whether the
+        writes of tcgen05.alloc count. The ISA does not say by which proxy it writes, and Triton puts no fence between
+        it and a bulk copy to the same bytes.
         """
-        first = self.unfenced.first(offsets, size)
-        if first < 0 or not self._addresses:
-            return first
-        units = self.units(offsets, size)
-        found = self.unfenced.marks[units] != 0
-        written = self.rows_of(units)[..., shared_access.WRITTEN]
-        for unit, when in self._addresses.items():
-            found &= (units != unit) | (written != when)
-        return int(np.flatnonzero(found.any(axis=1))[0]) if found.any() else -1
+        self._proxy.settle()
+        flat = units.ravel()
+        states = self._proxy.states[flat]
+        found = states == UNFENCED
+        if (states > 0).any():
+            some = np.flatnonzero(states > 0)
+            writes = self._writes(flat[some])
+            for lane in lanes:
+                found[some] |= self._proxy.lacking(lane, flat[some], writes, of_warp)
+        if self._addresses and not addresses and found.any():
+            written = self.rows_of(flat)[..., shared_access.WRITTEN]
+            for unit, when in self._addresses.items():
+                found &= (flat != unit) | (written != when)
+        rows: Array = found.reshape(units.shape).any(axis=1)
+        return rows
+
+    def _writes(self, units: Array) -> Writes:
+        """The last plain write of each unit, and the strong writes since."""
+        rows, team = self.rows_of(units), self.order.team
+        # Writers beyond the team's threads are copies that landed.
+        writers = rows[:, shared_access.WRITER]
+        at = np.flatnonzero((writers > 0) & (writers <= team))
+        member, when = writers[at].astype(np.int64) - 1, rows[at, shared_access.WRITTEN]
+        updated = np.flatnonzero(rows[:, shared_access.UPDATED])
+        if len(updated):
+            strong = np.array([(i, *one) for i in updated.tolist() for one in self._updaters(rows[i])])
+            at, member, when = (np.append(*both) for both in zip((at, member, when), strong.T, strict=True))
+        return Writes(at, self._teams(units)[at] * team + member, when)
+
+    def _teams(self, units: Array) -> Array:
+        """The team to whose shared memory each unit belongs."""
+        return units // (self.order.team // self.order.threads * self.size // self.unit)
+
+    def _updaters(self, row: Array) -> Iterator[tuple[int, int]]:
+        """The members whose strong writes a row has; all of the team, where it only says that there are several."""
+        if row[shared_access.UPDATED] == -2:
+            return ((member, int(row[shared_access.UPDATED + 2])) for member in range(self.order.team))
+        return self.members_of(row, shared_access.UPDATED)
 
     def fence(self, lanes: Array) -> None:
-        """Make visible to the async proxy what lanes wrote, and what happened before them."""
-        if not self.unfenced.marks.any():
-            return
-        order = self.order
-        each = order.team // order.threads * self.size // self.unit
-        teams = lanes // order.team
-        for team in np.unique(teams).tolist():
-            mine = lanes[teams == team]
-            times = order.times(mine)
-            times[order.members(mine)] = ALWAYS
-            held = (order.team, self.accesses, self._split, self._parts, self._sets)
-            shared_access.fence(self.unfenced.marks, team * each, (team + 1) * each, self.unit, times, *held)
+        """Record a proxy fence by lanes: what they wrote, and what happened before them, is visible to the async proxy
+        for all that happens after the fence."""
+        self._proxy.settle()
+        states, per = self._proxy.states, shared_access.CHUNK // self.unit
+        here = np.zeros(self.blocks * self.order.threads // self.order.team, np.bool_)
+        here[lanes // self.order.team] = True
+        # The units of a chunk that is not split have one state: the first stands for all.
+        chunks = np.flatnonzero(states.reshape(-1, per).any(axis=1))
+        chunks = chunks[here[self._teams(chunks * per)]]
+        whole, parted = chunks[self._split[chunks] == 0], chunks[self._split[chunks] != 0]
+        parts = (parted[:, None] * per + np.arange(per)).ravel()
+        units = np.append(whole * per, parts[states[parts] != 0])
+        units = units[self._proxy.without(lanes, units, self._teams(units))]
+        if len(units):
+            self._proxy.fence(lanes, units, self._writes(units))
+        states.reshape(-1, per)[whole] = states[whole * per, None]
+
+    def awaits_fences(self, offsets: Array, size: int) -> bool:
+        """Whether the last write of some bytes is by a thread, and not all threads know a proxy fence behind it."""
+        self._proxy.settle()
+        return self._states.first(offsets, size) >= 0
 
 
 @dataclass(frozen=True, slots=True)

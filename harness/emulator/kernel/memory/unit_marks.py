@@ -1,4 +1,4 @@
-"""Counts and flags of the units of shared memory, which accesses to ranges of bytes set and test in compiled code.
+"""Counts and states of the units of shared memory, which accesses to ranges of bytes set and test in compiled code.
 
 An access covers neighbouring units from its byte offset on. One pass over the offsets needs neither a table of all
 units nor an array for each intermediate result, which took most of the time of copies and of products of matrices.
@@ -48,27 +48,25 @@ def _first(marks: Array, offsets: Array, count: Any, unit: Any, found: Array) ->
                 return
 
 
-def _kinds(marks: str, last: str) -> Any:
+def _kinds(last: str) -> Any:
     def kinds(t: Any) -> tuple[Any, ...]:
         wide = t.Array(t.int64, 1, "C", readonly=True)
         written = t.Array(t.int64, 1, "C") if last == "found" else t.int64
-        return t.Array(getattr(t, marks), 1, "C", readonly=last == "found"), wide, t.int64, t.int64, written
+        return t.Array(t.int32, 1, "C", readonly=last == "found"), wide, t.int64, t.int64, written
 
     return kinds
 
 
-_add_counts = ArrayCode(_add, _kinds("int32", "by"))
-_set_flags = ArrayCode(_set, _kinds("uint8", "to"))
-_first_count = ArrayCode(_first, _kinds("int32", "found"))
-_first_flag = ArrayCode(_first, _kinds("uint8", "found"))
+_add_counts = ArrayCode(_add, _kinds("by"))
+_set_states = ArrayCode(_set, _kinds("to"))
+_first_count = ArrayCode(_first, _kinds("found"))
 
 
 class _Marks:
     """A mark for each unit of some bytes. `marks`: the array of them. `unit`: bytes."""
 
-    def __init__(self, size: int, unit: int, dtype: Any) -> None:
-        self.unit = unit
-        self.marks = np.zeros(size // unit, dtype)
+    unit: int
+    marks: Array
 
     def _covered(self, offsets: Array, size: int) -> tuple[Array, int, int]:
         return np.ascontiguousarray(offsets.reshape(-1), np.int64), max(size // self.unit, 1), self.unit
@@ -78,7 +76,7 @@ class UnitCounts(_Marks):
     """How much work in flight each unit belongs to."""
 
     def __init__(self, size: int, unit: int) -> None:
-        super().__init__(size, unit, np.int32)
+        self.unit, self.marks = unit, np.zeros(size // unit, np.int32)
         self._sum = 0
 
     def add(self, offsets: Array, size: int, by: int) -> None:
@@ -96,18 +94,18 @@ class UnitCounts(_Marks):
         return int(found[0])
 
 
-class UnitFlags(_Marks):
-    """Whether something holds for each unit."""
+class UnitStates(_Marks):
+    """A state of each unit, 0 for none, in an array of 32-bit integers that others may read and write too."""
 
-    def __init__(self, size: int, unit: int) -> None:
-        super().__init__(size, unit, np.uint8)
+    def __init__(self, states: Array, unit: int) -> None:
+        self.unit, self.marks = unit, states
 
-    def set(self, offsets: Array, size: int, to: bool) -> None:
-        """Set the flags of the units that accesses of `size` bytes at byte offsets touch."""
-        _set_flags(self.marks, *self._covered(offsets, size), to)
+    def set(self, offsets: Array, size: int, to: int) -> None:
+        """Set the state of the units that accesses of `size` bytes at byte offsets touch."""
+        _set_states(self.marks, *self._covered(offsets, size), to)
 
     def first(self, offsets: Array, size: int) -> int:
-        """The number of the first access that touches a unit with a flag; -1: none does."""
+        """The number of the first access that touches a unit with a state; -1: none does."""
         found = np.full(1, -1)
-        _first_flag(self.marks, *self._covered(offsets, size), found)
+        _first_count(self.marks, *self._covered(offsets, size), found)
         return int(found[0])

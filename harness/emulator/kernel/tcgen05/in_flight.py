@@ -424,7 +424,7 @@ class TensorWork:
             if frame.owned.destinations.first(some, 16) >= 0:
                 return False
             if frame.grid.races and (
-                shared.unfenced.first(some, 16) >= 0
+                (shared.awaits_fences(some, 16) and self._lack_fences(lanes, some))
                 or shared.written_by_others(some.reshape(-1), 16, np.repeat(lanes, some.shape[1])).any()
             ):
                 return False
@@ -444,6 +444,12 @@ class TensorWork:
                 earlier.written = NONE
         return True
 
+    def _lack_fences(self, lanes: Array, offsets: Array) -> bool:
+        """Whether one of some lanes reads a chunk of its row of offsets that no proxy fence makes visible to it."""
+        shared = self.frame.shared
+        rows = (shared.units(row, 16) for row in offsets)
+        return any(shared.unfenced([lane], units).any() for lane, units in zip(lanes, rows, strict=True))
+
     def _refuse_unordered(self, step: Step, lane: int, cells: Array, role: int, accumulator: int) -> None:
         """Raise MemoryFault if earlier operations of the same thread on the cells need not be over before this one."""
         self.memory.spread_out(cells)
@@ -461,10 +467,12 @@ class TensorWork:
         frame.owned.refuse_access(step, lanes, offsets, 16, f"gives tcgen05.{name}")
         if frame.grid.races:
             who = f"the tcgen05.{name} of {frame.who(lane)} reads shared memory at offset"
+            awaited = shared.awaits_fences(offsets, 16)
+            unfenced = np.flatnonzero(shared.unfenced([lane], shared.units(offsets, 16)) if awaited else ())
             racing = np.flatnonzero(shared.written_by_others(offsets, 16, lanes))
             for first, words in (
                 (int(racing[0]) if len(racing) else -1, "another thread wrote, and no barrier"),
-                (shared.unfenced.first(offsets, 16), "a thread wrote, and no fence.proxy.async"),
+                (int(unfenced[0]) if len(unfenced) else -1, "a thread wrote, and no fence.proxy.async"),
             ):
                 if first >= 0:
                     at = int(offsets[first]) % shared.size

@@ -209,7 +209,8 @@ class Promises:
         lanes = np.repeat(promise.groups * 128, offsets.shape[1])
         frame.owned.refuse_access(step, lanes, flat, 16, "gives wgmma")
         if frame.grid.races:
-            self._refuse_unfenced(step, lanes, flat)
+            if shared.awaits_fences(flat, 16):
+                self._refuse_unfenced(step, promise, offsets)
             # Where all four warps know the same, the second finds what the first one wrote, and one check finds both.
             order, of_warps = frame.order, promise.groups[:, None] * 128 + 32 * np.arange(4)
             known = order.row[of_warps], order.block_time[of_warps]
@@ -226,14 +227,14 @@ class Promises:
         frame.owned.sources.add(offsets, 16, 1)
         promise.offsets.append(offsets)
 
-    def _refuse_unfenced(self, step: Step, lanes: Array, flat: Array) -> None:
-        at = self.frame.shared.unfenced.first(flat, 16)
-        if at >= 0:
-            text = f"the wgmma of {self.frame.who(int(lanes[at]))} reads shared memory at offset "
-            text += (
-                f"{int(flat[at]) % self.frame.shared.size}, which a thread wrote, and no fence.proxy.async lies between"
-            )
-            raise self.frame.fault(MemoryFault, step, text)
+    def _refuse_unfenced(self, step: Step, promise: Promise, offsets: Array) -> None:
+        shared = self.frame.shared
+        for first, mine in zip((promise.groups * 128).tolist(), offsets, strict=True):
+            bad = shared.unfenced(range(first, first + 128, 32), shared.units(mine, 16), of_warp=True)
+            if bad.any():
+                text = f"the wgmma of {self.frame.who(first)} reads shared memory at offset "
+                text += f"{int(mine[np.flatnonzero(bad)[0]]) % shared.size}, which a thread wrote, and no "
+                raise self.frame.fault(MemoryFault, step, text + "fence.proxy.async lies between")
 
     def note_layout(self, step: Step, offsets: Array, swizzle: int, lane: int, name: str) -> None:
         """Refuse a matrix that an asynchronous copy wrote with a different swizzle than its descriptor states."""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ptxdiff.emulator.kernel.memory.space import gather, scatter
-from ptxdiff.emulator.kernel.memory.unit_marks import UnitCounts, UnitFlags
+from ptxdiff.emulator.kernel.memory.unit_marks import UnitCounts, UnitStates
 
 SIGNALLING = [0x7FF0000000000001, 0xFFF4000000000000, 0x7F8000017F800001]
 
@@ -33,20 +33,21 @@ def test_of_several_values_for_one_place_the_last_stays() -> None:
 @pytest.mark.parametrize("unit", [1, 2, 4, 16])
 def test_marks_of_units_are_those_of_their_bytes(unit: int) -> None:
     """Against a count for each byte, with accesses smaller and larger than a unit."""
-    rng, counts, flags = np.random.default_rng(unit), UnitCounts(256, unit), UnitFlags(256, unit)
-    count_of, flag_of = np.zeros(256, np.int64), np.zeros(256, np.bool_)
+    rng, counts = np.random.default_rng(unit), UnitCounts(256, unit)
+    states = UnitStates(np.zeros(256 // unit, np.int32), unit)
+    count_of, state_of = np.zeros(256, np.int64), np.zeros(256, np.int64)
     for _ in range(200):
         size = max(int(rng.choice([4, 8, 16, 32])), unit)
         offsets = rng.integers(0, 256 // size, int(rng.integers(1, 6))) * size
         touched = offsets[:, None] + np.arange(size)
-        for marks, expected in ((counts, count_of > 0), (flags, flag_of)):
+        for marks, expected in ((counts, count_of > 0), (states, state_of != 0)):
             hit = expected[touched].any(axis=1)
             assert marks.first(offsets, size) == (int(np.flatnonzero(hit)[0]) if hit.any() else -1)
         by = -1 if (count_of[touched].min() > 0 and len(np.unique(offsets)) == len(offsets)) else 1
         counts.add(offsets, size, by)
         np.add.at(count_of, touched, by)
-        to = bool(rng.integers(2))
-        flags.set(offsets, size, to)
-        flag_of[touched] = to
+        to = int(rng.integers(-1, 3))
+        states.set(offsets, size, to)
+        state_of[touched] = to
         small = rng.integers(0, 256, 1)
         assert (counts.first(small, 1) == 0) == bool(count_of[small[0]] > 0)

@@ -339,6 +339,45 @@ PAIRS = [
          f"{STORE} fence.proxy.async; bar.sync 0; {OUT} {OUT_DONE}", PARTNER, "fence.proxy.async"),
     Pair("a bulk copy from shared memory without a barrier", f"{STORE} fence.proxy.async; {OUT} {OUT_DONE}",
          f"{STORE} fence.proxy.async; bar.sync 0; {OUT} {OUT_DONE}", PARTNER, "race|fence.proxy.async"),
+    *[
+        Pair(f"a proxy fence that the copy does not wait for: {name}",
+             f"{made(1)} {wrong}", f"{made(1)} {right}", expected, "fence.proxy.async")
+        for name, wrong, right, expected in (
+            ("to shared memory, by another warp behind the barrier",
+             f"{STORE} bar.sync 0; @r2 fence.proxy.async; {COPIED} {wait()} {LOAD}",
+             f"{STORE} bar.sync 0; @r2 fence.proxy.async; bar.sync 0; {COPIED} {wait()} {LOAD}", 1000 + PARTNER),
+            ("to shared memory, by another thread of the warp",
+             f"{STORE} bar.sync 0; @second fence.proxy.async; {COPIED} {wait()} {LOAD}",
+             f"{STORE} bar.sync 0; @second fence.proxy.async; bar.warp.sync -1; {COPIED} {wait()} {LOAD}",
+             1000 + PARTNER),
+            ("to shared memory, by all but the thread that copies",
+             f"{STORE} bar.sync 0; @!first fence.proxy.async; {COPIED} {wait()} {LOAD}",
+             f"{STORE} bar.sync 0; @first fence.proxy.async; {COPIED} {wait()} {LOAD}", 1000 + PARTNER),
+            ("to shared memory, of atomic operations",
+             f"{STORE} atom.shared.add.u32 old, [at], 1; bar.sync 0; @r2 fence.proxy.async; {COPIED} {wait()} {LOAD}",
+             f"{STORE} atom.shared.add.u32 old, [at], 1; fence.proxy.async; bar.sync 0; {COPIED} {wait()} {LOAD}",
+             1000 + PARTNER),
+            ("from shared memory, by another warp behind the barrier",
+             f"{STORE} bar.sync 0; @r2 fence.proxy.async; {OUT} {OUT_DONE}",
+             f"{STORE} bar.sync 0; @r2 fence.proxy.async; bar.sync 1, 128; {OUT} {OUT_DONE}", PARTNER),
+            ("from shared memory, by the writers behind the barrier",
+             f"{STORE} bar.sync 0; @!first fence.proxy.async; {OUT} {OUT_DONE}",
+             f"{STORE} bar.sync 0; fence.proxy.async; {OUT} {OUT_DONE}", PARTNER),
+            ("from shared memory, the relaxed arrival of the fence's thread",
+             f"{made(1, 'two')} {STORE} bar.sync 0; @r2 fence.proxy.async; "
+             f"@r2 mbarrier.arrive.relaxed.cta.shared.b64 token, [two]; @!first bra REST; {wait(0, 'two', 'V')} REST: "
+             f"{OUT} {OUT_DONE}",
+             f"{made(1, 'two')} {STORE} bar.sync 0; @r2 fence.proxy.async; "
+             f"@r2 mbarrier.arrive.shared.b64 token, [two]; @!first bra REST; {wait(0, 'two', 'V')} REST: "
+             f"{OUT} {OUT_DONE}", PARTNER),
+            ("from global memory, by another warp behind the barrier",
+             f"{GSTORE} bar.sync 0; @r2 fence.proxy.async; {COPIED} {wait()} {LOAD}",
+             f"{GSTORE} bar.sync 0; @r2 fence.proxy.async; bar.sync 0; {COPIED} {wait()} {LOAD}", PARTNER),
+            ("from global memory, by the writers behind the barrier",
+             f"{GSTORE} bar.sync 0; @!first fence.proxy.async.global; {COPIED} {wait()} {LOAD}",
+             f"{GSTORE} bar.sync 0; @first fence.proxy.async.global; {COPIED} {wait()} {LOAD}", PARTNER),
+        )
+    ],
     Pair("a source overwritten when one thread has waited, without a barrier",
          f"{STORE} fence.proxy.async; bar.sync 0; {OUT} @first cp.async.bulk.wait_group.read 0; "
          f"st.shared.u32 [at], 5; {OUT_DONE}",
@@ -418,6 +457,40 @@ PAIRS = [
             ("a store to what the other half of a warp has read",
              f"@high {WORD} @second {WORD} bar.warp.sync n; @first {SET}",
              f"@high {WORD} bar.warp.sync -1; @second {WORD} bar.warp.sync -1; @first {SET}"),
+        )
+    ],
+    # strong accesses, which do not race, but have no order either
+    *[
+        Pair(f"{name}, {memory} memory", wrong.format(memory, at, other, word),
+             right.format(memory, at, other, word), expected)
+        for memory, at, other, word in (("shared", "at", "other", "count"), ("global", "gat", "gother", "gword"))
+        for name, wrong, right, expected in (
+            ("a relaxed load of what another thread stored relaxed",
+             "st.relaxed.gpu.{0}.u32 [{1}], t; ld.relaxed.gpu.{0}.u32 v, [{2}];",
+             "st.relaxed.gpu.{0}.u32 [{1}], t; bar.sync 0; ld.relaxed.gpu.{0}.u32 v, [{2}];", PARTNER),
+            ("a relaxed load of what another thread released",
+             "st.release.gpu.{0}.u32 [{1}], t; ld.relaxed.gpu.{0}.u32 v, [{2}];",
+             "st.release.gpu.{0}.u32 [{1}], t; bar.sync 0; ld.relaxed.gpu.{0}.u32 v, [{2}];", PARTNER),
+            ("a relaxed load of what halves that meet apart stored",
+             f"st.relaxed.gpu.{{0}}.u32 [{{1}}], t; {HALVES} ld.relaxed.gpu.{{0}}.u32 v, [{{2}}];",
+             "st.relaxed.gpu.{0}.u32 [{1}], t; bar.sync 1, 128; ld.relaxed.gpu.{0}.u32 v, [{2}];", PARTNER),
+            ("a relaxed store to what another thread has loaded",
+             "st.relaxed.gpu.{0}.u32 [{1}], t; bar.sync 0; ld.relaxed.gpu.{0}.u32 v, [{2}]; "
+             "st.relaxed.gpu.{0}.u32 [{1}], 5;",
+             "st.relaxed.gpu.{0}.u32 [{1}], t; bar.sync 0; ld.relaxed.gpu.{0}.u32 v, [{2}]; bar.sync 0; "
+             "st.relaxed.gpu.{0}.u32 [{1}], 5;", PARTNER),
+            ("a relaxed load of a counter", "red.{0}.add.u32 [{3}], 1; ld.relaxed.gpu.{0}.u32 v, [{3}];",
+             "red.{0}.add.u32 [{3}], 1; bar.sync 0; ld.relaxed.gpu.{0}.u32 v, [{3}];", THREADS),
+            ("a volatile load of a counter", "red.{0}.add.u32 [{3}], 1; ld.volatile.{0}.u32 v, [{3}];",
+             "red.{0}.add.u32 [{3}], 1; bar.sync 0; ld.volatile.{0}.u32 v, [{3}];", THREADS),
+            ("a relaxed load without a loop, where one waits for a counter",
+             "red.{0}.add.u32 [{3}], 1; ld.relaxed.gpu.{0}.u32 v, [{3}];",
+             "red.{0}.add.u32 [{3}], 1; S: ld.relaxed.gpu.{0}.u32 v, [{3}]; setp.ne.u32 q, v, 128; @q bra S;",
+             THREADS),
+            ("a relaxed load before an exchange of its value",
+             "ld.relaxed.gpu.{0}.u32 v, [{3}]; red.{0}.add.u32 [{3}], 1;",
+             "ld.relaxed.gpu.{0}.u32 u, [{3}]; A: mov.u32 s, u; add.u32 i, s, 1; atom.{0}.cas.b32 u, [{3}], s, i; "
+             "setp.ne.u32 q, u, s; @q bra A; bar.sync 0; ld.relaxed.gpu.{0}.u32 v, [{3}];", THREADS),
         )
     ],
     # flags

@@ -72,6 +72,9 @@ MISTAKES = {
         "gives tcgen05.mma shared memory at offset .* an asynchronous copy is under way",
     ),
     "no fence follows one word of the matrix": (WORD + MET, "fence.proxy.async lies between"),
+    "the issuer does not wait for the fence": (
+        WORD + MET + "  @%one fence.proxy.async.shared::cta;\n", "fence.proxy.async lies between",
+    ),
     "a copy to d is under way": (f"  @%issuer tcgen05.cp.cta_group::1.128x256b [%base+{D}], %a;\n", "still writes"),
     "a store to d is not waited for": (f"  @%last {STORE}", "tcgen05.wait::st must come first"),
     "a load of d is not waited for": (f"  @%last {LOAD}", "tcgen05.wait::ld must come first"),

@@ -11,7 +11,7 @@ import torch
 
 from ptxdiff.conformance import group_products, product_forms
 from ptxdiff.conformance.group_products import GroupKernel, GroupLayout
-from ptxdiff.emulator.errors import ExecutionError, OperandError, PtxError, UndefinedBits
+from ptxdiff.emulator.errors import ExecutionError, MemoryFault, OperandError, PtxError, UndefinedBits
 from ptxdiff.emulator.kernel.run import Buffer, run_kernel
 from ptxdiff.emulator.numeric.tensorcore import BITS
 from ptxdiff.references import sparse_metadata, tensor_core
@@ -177,7 +177,9 @@ D, A = "{%f0, %f1, %f2, %f3}", "{%r0, %r0, %r0, %r0}"
 LINE = f"{HEAD}m64n8k32.f32.f16.f16 {D}, {A}, %q0, %m0, 0, %p1, 1, 1, 0;"
 
 
-def kernel(body: str, metadata: str = "mov.b32 %m0, 0x44444444;") -> None:
+def kernel(
+    body: str, metadata: str = "mov.b32 %m0, 0x44444444;", visible: str = "fence.proxy.async; bar.sync 0;"
+) -> None:
     """Run a block of one warpgroup; b is a kilobyte of zeros."""
     run_kernel(
         f"""
@@ -193,7 +195,7 @@ st.shared.b64 [%r2], %q1; mov.u32 %r1, space; shr.u32 %r1, %r1, 4; cvt.u64.u32 %
 mov.b64 %q1, {(128 >> 4) << 16 | (128 >> 4) << 32}; or.b64 %q0, %q0, %q1; mov.b32 %r0, 0x3c003c00;
 mov.f32 %f0, 0f00000000; mov.f32 %f1, %f0; mov.f32 %f2, %f0; mov.f32 %f3, %f0; setp.eq.u32 %p1, 0, 0;
 {metadata}
-fence.proxy.async; bar.sync 0;
+{visible}
 {body}
 ld.param.u64 %q2, [out]; st.global.f32 [%q2], %f0;
 ret;
@@ -211,6 +213,16 @@ FENCE = "wgmma.fence.sync.aligned;"
 
 def test_a_correct_kernel_runs() -> None:
     kernel(f"{FENCE} {LINE} {DONE}")
+
+
+@pytest.mark.parametrize("warps", [1, 3], ids=["the first warp", "all but the last warp"])
+def test_a_proxy_fence_that_some_warps_do_not_wait_for_is_reported(warps: int) -> None:
+    """All four warps execute a product, so each must be ordered behind a fence of what any warp wrote."""
+    late = f"mov.u32 %r3, %tid.x; setp.lt.u32 %p0, %r3, {32 * warps}; bar.sync 0; @%p0 fence.proxy.async;"
+    with pytest.raises(MemoryFault, match=r"no fence\.proxy\.async lies between"):
+        kernel(f"{FENCE} {LINE} {DONE}", visible=late)
+    kernel(f"{FENCE} {LINE} {DONE}", visible=f"{late} bar.sync 0;")
+    kernel(f"{FENCE} {LINE} {DONE}", visible="bar.sync 0; fence.proxy.async;")
 
 
 @pytest.mark.parametrize("descending", [0x11111111, 0xBBBBBBBB, 0x66666666])

@@ -1,0 +1,52 @@
+"""A run that writes no result leaves no earlier run's records in its file: a gate would accept them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ptxdiff.gating.gate import nothing_ran
+from ptxdiff.records import read
+from tests.support.case_sources import FLIP
+
+NOTHING = {
+    "all items are skipped in setup": "import pytest\ndef pytest_runtest_setup(item):\n    pytest.skip('not today')\n",
+    "all items are marked": """
+import pytest
+def pytest_collection_modifyitems(items):
+    for item in items:
+        item.add_marker(pytest.mark.skip(reason='not today'))
+""",
+    "nothing is run": "def pytest_runtest_protocol(item, nextitem):\n    return True\n",
+    "the loop is replaced": "def pytest_runtestloop(session):\n    return True\n",
+    "all items are dropped": "def pytest_collection_modifyitems(items):\n    items[:] = []\n",
+}
+
+
+@pytest.mark.parametrize("conftest", NOTHING.values(), ids=NOTHING)
+def test_a_run_without_results_replaces_the_file(run_cases, pytester, conftest):
+    right = FLIP.replace("0x01010181", "0x01010101")
+    file = Path(pytester.path, "r.jsonl")
+    run_cases(f"--ptx-records={file}", c=right)
+    assert not nothing_ran(before := read(file))
+    (pytester.path / "conftest.py").write_text(conftest)
+    output = run_cases(f"--ptx-records={file}", c=FLIP).stdout.str()
+    assert "INTERNALERROR" not in output
+    after = read(file)
+    assert (nothing_ran(after) != "", after.run.run_id >= before.run.run_id) == (True, True)
+
+
+def test_a_file_that_is_collected_only_stays(run_cases, pytester):
+    file = Path(pytester.path, "r.jsonl")
+    run_cases(f"--ptx-records={file}", c=FLIP)
+    before = file.read_bytes()
+    run_cases(f"--ptx-records={file}", "--collect-only", c=FLIP)
+    assert file.read_bytes() == before
+
+
+def test_a_file_that_cannot_be_collected_replaces_the_file(run_cases, pytester):
+    file = Path(pytester.path, "r.jsonl")
+    run_cases(f"--ptx-records={file}", c=FLIP)
+    run_cases(f"--ptx-records={file}", c="case = 1 / 0\n")
+    assert nothing_ran(read(file))
