@@ -104,8 +104,8 @@ def test_unknown_words_are_usage_errors(capsys, words):
         ),
         (["emulate", "add.f32 $0, $1, $2;", "-i", "float32=1", "-o", "float32"], "$2 names no argument"),
         (["emulate", "mov.b32 $0, $1;", "-i", "float32=1", "-o", "float32", "-t", "x"], "'x' is no target"),
-        (["emulate", "mov.b32 $0, $1;", "-i", "float32=1", "-o", "float32", "-t", "hoper"], "did you mean hopper?"),
-        (["lint", "-t", "hoper", "."], "did you mean hopper?"),
+        (["emulate", "mov.b32 $0, $1;", "-i", "float32=1", "-o", "float32", "-t", "hoper"], "did you mean hopper"),
+        (["lint", "-t", "hoper", "."], "did you mean hopper"),
     ],
 )
 def test_invalid_requests_exit_with_code_2_and_a_message(here, capsys, words, message):

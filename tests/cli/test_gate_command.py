@@ -93,7 +93,8 @@ def test_a_baseline_that_lost_its_end_is_refused(small, tmp_path, capsys):
 )
 def test_an_incomplete_run_does_not_become_the_baseline(small, tmp_path, capsys, change, words):
     folder = tmp_path / "baseline"
-    before = {p: p.read_text() for p in baseline.write(small, folder)}
+    baseline.write(small, folder)
+    before = {p: p.read_text() for p in folder.iterdir()}
     run = stored(dataclasses.replace(small, **change), tmp_path / "run.jsonl")
     code, text = output_of(capsys, run, folder, "--accept")
     assert code == 1
@@ -145,7 +146,8 @@ def test_accepted_failures_are_listed_in_the_baseline_and_still_refused(small, t
 @pytest.mark.parametrize("verdict", ["error", "unsupported"])
 def test_a_lost_pass_needs_accept_failures_too(small, tmp_path, capsys, verdict):
     folder = tmp_path / "baseline"
-    before = {p: p.read_text() for p in baseline.write(small, folder)}
+    baseline.write(small, folder)
+    before = {p: p.read_text() for p in folder.iterdir()}
 
     def change(r):
         other = {"verdict": verdict, "evidence": "none", "words": "ptxas: nothing doing", "outputs_digest": ()}

@@ -165,7 +165,7 @@ def test_a_magnitude_is_not_negative():
 
 
 def records(*results: Result) -> RunRecords:
-    head = Run("r", "2026-01-01T00:00:00", "quick", 0, {})
+    head = Run("r", "2026-01-01T00:00:00", "quick", 0, {"gpus": [{"name": "a GPU"}]})
     return RunRecords(run=head, results=list(results), end=End("", 1.0, {}))
 
 

@@ -122,8 +122,8 @@ def test_no_verb_prints_a_command_or_an_unseen_character(tmp_path, capsys, monke
         "fault": ["gate", str(tmp_path / "\n::error::x\x1b[31m"), "--baseline", accepted],
     }[verb]
     if verb == "compare":
-        (folder,) = (tmp_path / "baseline").iterdir()
-        words[1] = str(folder)
+        (case,) = (tmp_path / "baseline").glob("*.jsonl")
+        words[1] = str(case)
     assert main(words) == {"gate": 1, "accept": 1, "compare": 1, "fault": 2}.get(verb, 0)
     printed = capsys.readouterr()
     text = printed.out + printed.err
