@@ -36,13 +36,13 @@ from ptxdiff.records import (
     read_lines,
     record_files,
 )
-from ptxdiff.records.nights import (
+from ptxdiff.records.history_facts import (
     RANK,
     STRENGTH,
     BitsOf,
     Item,
     ItemFacts,
-    NightFacts,
+    RunFacts,
     bits_read,
     bits_stored,
     code,
@@ -329,7 +329,7 @@ class HistoryBuilder:
         self.newest: RunRecords | None = None
         self._history = History()
         self._items: dict[Item, ItemFacts] = {}
-        self._known: dict[Item, list[tuple[str, NightFacts]]] = {}  # the nights whose bits of an item were new
+        self._known: dict[Item, list[tuple[str, RunFacts]]] = {}  # the nights whose bits of an item were new
         self._seen: set[Item] = set()
         self._last: dict[Item, int] = {}  # the newest run that had it
         self._ran: dict[tuple[str, ...], set[Item]] = {}  # in the last run with the same selection
@@ -343,7 +343,7 @@ class HistoryBuilder:
         self.add_night(night_facts([records.run, *records.results, *records.timings, *filter(None, [records.end])]))
         self.newest = records
 
-    def add_night(self, added: NightFacts) -> None:
+    def add_night(self, added: RunFacts) -> None:
         """Add the facts of the next run."""
         night = len(self._history.nights)
         facts = added.items
@@ -397,7 +397,7 @@ class HistoryBuilder:
             states.extend(["absent"] * (night - len(states)))
             states.append(state)
 
-    def _moved_bits(self, added: NightFacts) -> dict[Item, list[tuple[BitsOf, int]]]:
+    def _moved_bits(self, added: RunFacts) -> dict[Item, list[tuple[BitsOf, int]]]:
         """Results whose bits differ from the last run on the same inputs, each with the first block that differs."""
         moved: dict[Item, list[tuple[BitsOf, int]]] = defaultdict(list)
         for item, digest in added.digests.items():
@@ -466,7 +466,7 @@ class HistoryBuilder:
         change = Change(kind, night, before, after, worse, case, variant, (target,), (backend,), detail)
         self._found.append(replace(change, last=self._last[item]))
 
-    def _trend(self, night: int, added: NightFacts) -> None:
+    def _trend(self, night: int, added: RunFacts) -> None:
         series = self._history.series
 
         def put(key: tuple[str, str, str, str], value: float) -> None:
@@ -604,7 +604,7 @@ def seconds(value: float) -> str:
     return f"{value * 1e9:.3g} ns"
 
 
-def history(runs: Iterable[RunRecords | NightFacts]) -> tuple[History, RunRecords]:
+def history(runs: Iterable[RunRecords | RunFacts]) -> tuple[History, RunRecords]:
     """Add runs in the order in which they started; returns the history and the newest run, which must be a whole one.
 
     A sequence is sorted first; any other iterable must be in order. Raises ValueError if there is no run.
@@ -612,7 +612,7 @@ def history(runs: Iterable[RunRecords | NightFacts]) -> tuple[History, RunRecord
     recorder = HistoryBuilder()
     with collector_paused():
         for run in sorted(runs, key=_started) if isinstance(runs, Sequence) else runs:
-            if isinstance(run, NightFacts):
+            if isinstance(run, RunFacts):
                 recorder.add_night(run)
             else:
                 recorder.add(run)
@@ -621,11 +621,11 @@ def history(runs: Iterable[RunRecords | NightFacts]) -> tuple[History, RunRecord
     return recorder.finish(), recorder.newest
 
 
-def _started(run: RunRecords | NightFacts) -> str:
-    return run.started if isinstance(run, NightFacts) else run.run.started
+def _started(run: RunRecords | RunFacts) -> str:
+    return run.started if isinstance(run, RunFacts) else run.run.started
 
 
-def folder(path: Path, kept: Keeper | None = None) -> Iterator[RunRecords | NightFacts]:
+def folder(path: Path, kept: Keeper | None = None) -> Iterator[RunRecords | RunFacts]:
     """The runs of a folder, oldest first, read one at a time: the newest whole, of the others the facts alone.
 
     kept: stores the facts of each run for the next report, under the digest of its file. Raises RecordError if there is
@@ -644,9 +644,7 @@ def folder(path: Path, kept: Keeper | None = None) -> Iterator[RunRecords | Nigh
     return _read(nights, newest, pool)
 
 
-def _read(
-    nights: Sequence[_Stored], newest: Path, pool: ProcessPoolExecutor | None
-) -> Iterator[RunRecords | NightFacts]:
+def _read(nights: Sequence[_Stored], newest: Path, pool: ProcessPoolExecutor | None) -> Iterator[RunRecords | RunFacts]:
     try:
         for night in nights:
             yield night.read()
@@ -686,7 +684,7 @@ class _Stored:
         with self.file.open("rb") as opened:
             return hashlib.file_digest(opened, "sha256").digest()
 
-    def read(self) -> NightFacts:
+    def read(self) -> RunFacts:
         """The facts. Raises RecordError."""
         facts = self.facts or self._make()[0]
         return facts_read(facts, functools.cache(self._load))

@@ -13,7 +13,7 @@ from xml.etree import ElementTree as ET
 
 from ptxdiff.records import Result, RunRecords
 from ptxdiff.records.escaping import xml_text
-from ptxdiff.records.nights import Item, state_of
+from ptxdiff.records.history_facts import Item, state_of
 from ptxdiff.reports.model import STATES, View, reused_words, simplicity, view, worst_state
 from ptxdiff.reports.verdict import overall
 

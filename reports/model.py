@@ -19,7 +19,7 @@ from functools import cached_property
 
 from ptxdiff.records import CaseInfo, Offender, Proof, Result, RunRecords, Split, VariantInfo, splits
 from ptxdiff.records.causes import blocks, cause_in_words, cause_of, shown_first
-from ptxdiff.records.nights import RANK, STRENGTH, state_of
+from ptxdiff.records.history_facts import RANK, STRENGTH, state_of
 
 
 @dataclass(frozen=True)

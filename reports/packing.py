@@ -26,7 +26,7 @@ from typing import Any, Protocol
 from ptxdiff.records import Result
 from ptxdiff.records.compare import distance
 from ptxdiff.records.escaping import visible
-from ptxdiff.records.nights import state_of
+from ptxdiff.records.history_facts import state_of
 from ptxdiff.reports.highlight import Language, Line, listing, runs
 from ptxdiff.reports.model import View, command_of, readability, with_sass
 

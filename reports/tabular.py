@@ -12,7 +12,7 @@ from typing import Any
 from ptxdiff.records import InRegisters, Key, Result, RunRecords
 from ptxdiff.records.compare import distance
 from ptxdiff.records.escaping import csv_cell
-from ptxdiff.records.nights import state_of
+from ptxdiff.records.history_facts import state_of
 from ptxdiff.reports.verdict import revision
 
 KEY_FIELDS = tuple(f.name for f in dataclasses.fields(Key))

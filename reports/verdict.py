@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ptxdiff.records import VERDICTS, Result, RunRecords, beside, by_assembler, evidence_of_passes, machines
-from ptxdiff.records.nights import state_of
+from ptxdiff.records.history_facts import state_of
 from ptxdiff.reports.model import STATES, View, reused_words
 
 # The most names that a sentence lists; the others are counted.

@@ -4,16 +4,16 @@ A records file holds one `run` line (the environment, once). Then follow, in the
 (all that a report needs about a case, so that it needs no case file), `text` lines (asm, PTX and SASS, each stored once
 under its hash) or `stored text` lines (of texts in the folder's store), and `result`, `timing` and `in registers`
 lines. `disagreement` lines, `mutation` lines of `ptxdiff mutate`, and an `end` line come last; a run that was cut short
-has no `end`. Every line ends in a checksum, so that a
-changed or lost line is never read as a measurement (`seal`). Values are bits in hexadecimal, because JSON has no NaN.
-Reports, comparisons and gates read records and nothing else.
+has no `end`. Every line ends in a checksum, so that a changed or lost line is never read as a measurement (`seal`).
+Values are bits in hexadecimal, because JSON has no NaN. Reports, comparisons and gates read records and
+nothing else.
 
-`types` has the record types, `encoding` their JSON, `sent` records with their JSON between processes, `rules` the
-contradictions that are refused, `seal` the checksums, `compressed` the bytes of files, `texts` the store of texts that
-the runs of a folder share, `lock` the lock on a file, `files` whole files, `merge` several runs as one, `assemblers`
-results by assembler, `agreement` targets and variants with different bits, `evidence` the evidence of passes, `shown`
-texts in each medium, `nights` what a history needs of a run, `compare` two runs side by side, `provenance` digests of
-the bits, `statistics` verdicts on two timings, `inregisters` speed in registers and where the faster variant pays.
+`types` has the record types, `key` the key of a measurement, `encoding` their JSON, `rules` the contradictions that are
+refused, `seal` the checksums, `files` whole files, `texts` their bytes and the store of texts that the runs of a folder
+share, `lock` the lock on a file, `history_facts` what a history needs of a run, `compare` two runs side by side,
+`agreement` targets and variants with different bits, `causes` one cause of many failures, `escaping` texts in each
+medium, `provenance` digests of bits, `statistics` verdicts on two timings, `in_registers` speed in registers and where
+the faster variant pays, `kill_rate` how many planted mistakes runs catch.
 """
 
 from ptxdiff.records.agreement import (

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ptxdiff.records.encoding import parsed, to_text
+from ptxdiff.records.history_facts import summarise
 from ptxdiff.records.in_registers import InRegisters
 from ptxdiff.records.key import Key
 from ptxdiff.records.lock import FileLock
-from ptxdiff.records.nights import summarise
 from ptxdiff.records.rules import Contents, ContradictionError
 from ptxdiff.records.seal import Seal, SealError
 from ptxdiff.records.texts import (

@@ -7,9 +7,9 @@ A text is flushed before the record that names it, and is used only if its diges
 is detected. `prune` waits for no run: it refuses while one writes.
 
 Files of lines are plain, `.jsonl`, or compressed, `.jsonl.zst`, which is one frame of Zstandard, and behind it the
-summary of a run that ended (`ptxdiff.records.nights`). A writer flushes after each write, so that a killed process
-leaves a frame without an end whose lines can all be read. The frame's window reaches over all lines: fifty results of
-one variant differ in few bytes. Readers decide by the contents of a file, not by its name.
+summary of a run that ended (`ptxdiff.records.history_facts`). A writer flushes after each write, so that a killed
+process leaves a frame without an end whose lines can all be read. The frame's window reaches over all lines: fifty
+results of one variant differ in few bytes. Readers decide by the contents of a file, not by its name.
 """
 
 from __future__ import annotations

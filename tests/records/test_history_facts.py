@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from backports import zstd
 
-from ptxdiff.records import RecordError, Run, Writer, nights, read, read_lines
-from ptxdiff.records.nights import (
+from ptxdiff.records import RecordError, Run, Writer, history_facts, read, read_lines
+from ptxdiff.records.history_facts import (
     RANK,
     bits_read,
     bits_stored,
@@ -131,7 +131,7 @@ def test_the_summary_of_another_file_is_not_believed(run, tmp_path):
 
 def test_the_summary_of_other_code_is_not_believed(run, tmp_path, monkeypatch):
     path = written(run, tmp_path / "run.jsonl.zst")
-    monkeypatch.setattr(nights, "code", lambda: b"?" * 32)
+    monkeypatch.setattr(history_facts, "code", lambda: b"?" * 32)
     assert summary(path) is None
 
 

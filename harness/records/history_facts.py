@@ -64,7 +64,7 @@ BitsOf = tuple[Key, str, tuple[int, ...], tuple[str, ...]]
 
 
 @dataclass
-class NightFacts:
+class RunFacts:
     """All that a history needs of one run, without the results themselves.
 
     digests: of each item's bits. load: the bits of every item, of which a history asks only where a digest changed.
@@ -114,7 +114,7 @@ class _Gathered:
         return self.facts
 
 
-def night_facts(records: Iterable[Record]) -> NightFacts:
+def night_facts(records: Iterable[Record]) -> RunFacts:
     """The facts of one run, from its records in any order; they need not be in memory at the same time.
 
     The first is the run's head. Raises RecordError without one.
@@ -141,7 +141,7 @@ def night_facts(records: Iterable[Record]) -> NightFacts:
     timings.sort(key=lambda t: (t.key.case, t.key.target))
     items = dict(sorted(gathered.items()))
     bits = {item: found.bits for item, found in items.items() if found.bits}
-    return NightFacts(
+    return RunFacts(
         head.run_id,
         head.started,
         head.arguments,
@@ -168,14 +168,14 @@ def _timing_key(t: Timing) -> tuple[str, str, str, str]:
 # The facts as bytes, and as the appendix of a file --------------------------------------------------------------------
 
 
-def facts_stored(night: NightFacts) -> bytes:
+def facts_stored(night: RunFacts) -> bytes:
     """The facts of a run as bytes, without the bits behind the digests."""
     fields = {f.name: getattr(night, f.name) for f in dataclasses.fields(night) if f.name not in ("items", "load")}
     items = [[item, dataclasses.astuple(fact)] for item, fact in night.items.items()]
     return _packed({**fields, "items": items, "digests": list(night.digests.items())})
 
 
-def facts_read(data: bytes, load: Callable[[], Mapping[Item, Sequence[BitsOf]]]) -> NightFacts:
+def facts_read(data: bytes, load: Callable[[], Mapping[Item, Sequence[BitsOf]]]) -> RunFacts:
     """The facts that `facts_stored` made bytes of. load: finds the bits."""
     found = _unpacked(data)
     lists = {
@@ -185,10 +185,10 @@ def facts_read(data: bytes, load: Callable[[], Mapping[Item, Sequence[BitsOf]]])
         "digests": {tuple(item): digest for item, digest in found["digests"]},
         "timings": [(tuple(key), median, noise) for key, median, noise in found["timings"]],
     }
-    return NightFacts(**{**found, **lists}, load=load)
+    return RunFacts(**{**found, **lists}, load=load)
 
 
-def bits_stored(night: NightFacts) -> bytes:
+def bits_stored(night: RunFacts) -> bytes:
     """The bits of a run as bytes."""
     return _packed([[_key_values(key), *rest] for found in night.load().values() for key, *rest in found])
 
