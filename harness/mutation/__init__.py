@@ -11,8 +11,7 @@ mechanical change. The emulator runs it at quick effort, with the plan and the j
 - *missed*: it passes, but an input is known on which it is wrong; add that input to the case's `hard_cases`;
 - *undecided*: it neither ran nor was refused, because of a fault of the harness or the time limit.
 
-`instructions` locates the words of asm, `asm` changes them, `inline` applies these changes within Triton functions,
-`kernels` changes the PTX of whole kernels, `source` changes references. `trial` runs one mutant. `settle` searches
-inputs for survivors whose machine code differs (`machinecode`). `campaign` runs all mutants of a case, and `journal`
-stores finished ones.
+`asm` locates and changes the words of asm, within Triton functions too, `kernels` changes the PTX of whole kernels,
+`source` changes references. `trial` runs one mutant, and compares its machine code with the original's. `settle`
+searches inputs for survivors, and asks for proofs. `campaign` runs all mutants of a case, and stores finished ones.
 """

@@ -1,12 +1,12 @@
 """Timing: how long each variant of a case takes on the device here, with the evidence for a sceptical reader.
 
-Sizes come from the device's L2 (`sizes`). All variants of a case at one size share one set of buffers and are
+Sizes come from the device's L2. All variants of a case at one size share one set of buffers and are
 launched in rounds (`rounds`), each round in another random order, with the L2 emptied before every launch. Each round
 also launches a second copy of the first variant (the A/A run: its difference from the first is the noise that a
 difference must exceed), an empty kernel, and a device copy of as many bytes (the floor). Rounds end when every
 median's 95% interval is below half a percent, or when the budget is used up; an interval wider than a percent is
-reported. The time of a launch is the device's own record (`timers`). Clocks and their limits are read throughout
-(`clocks`). `session` runs all of this and returns records.
+reported. The time of a launch is the device's own record (`timers`). Clocks and their limits are read
+throughout. `session` runs all of this and returns records.
 
 How it measures was decided by `tests/gpu/timing_methods.py`, run on an H200 (Triton 3.6, torch 2.11):
 

@@ -2,8 +2,8 @@
 verdict.
 
 Every memo, cache, resumed run, gate and device job compares these and uses no other key. `encoding` turns plain values
-into bytes; `code` does so for functions, with their texts from `source`. `experiment` is the identity of a run, for its
-bits. `definition` is the identity of a variant with its policies, for the verdict.
+into bytes; `code` does so for functions, with their texts from `source`. `definition` is the identity of a variant with
+its policies, for the verdict, and `dependencies` what decides a run's results besides.
 """
 
 from ptxdiff.model.identity.code import digest_with_code
