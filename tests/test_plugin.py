@@ -248,6 +248,11 @@ def test_two_files_with_the_same_name_are_refused(run_cases):
             "reference flipped returned 2 results for 1 outputs; return one tensor of codes for each of y*",
         ),
         ("return x.float()", "reference flipped returned float32 for y; return codes (uint8 bit patterns) as int64"),
+        (
+            "return x + x.new_zeros(7)",
+            "reference flipped raised RuntimeError: * must match the size of tensor *; inputs are int64 codes (bit "
+            "patterns): numbers of float32 are codes.astype(np.uint32).view(np.float32) in numpy, and *",
+        ),
         ("return None", "reference flipped returned NoneType for y; return codes*"),
         ("return x[:1]", "reference flipped returned 1 codes of shape (1,) for y; there are 256"),
         (
