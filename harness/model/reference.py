@@ -54,11 +54,9 @@ def flushes_itself(reference: Reference) -> bool:
 
 def _how(values: NDArray[Any], fmt: Format) -> str:
     """How to make codes of the numbers that a reference returned; "" for formats that numpy has not."""
-    if values.dtype.kind != "f" or str(fmt) not in ("float32", "float16", "float64"):
+    if values.dtype.kind != "f" or fmt.name not in ("float32", "float16", "float64"):
         return ""
-    return (
-        f": y.astype(np.{fmt}).view(np.int{fmt.code_bits}).astype(np.int64) & {fmt.code_mask:#x}, or conversion.convert"
-    )
+    return f", such as y.astype(np.{fmt.name}).view(np.uint{fmt.code_bits}).astype(np.int64)"
 
 
 _SHAPES = re.compile(r"could not be broadcast together|must match the size of tensor")

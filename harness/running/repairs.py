@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ptxdiff.jobs import Job
 from ptxdiff.judging.judge import Judgement, judge
@@ -24,7 +25,7 @@ from ptxdiff.model.reference import ReferenceFault
 from ptxdiff.model.variants import AsmVariant, CaseError
 
 _LEAST = 16
-"""Fewer wrong codes than this fit too many changes."""
+"""Fewer different inputs with wrong results than this fit too many changes: a replay, for example, has one."""
 _SOME = 64
 """Inputs on which every change is tried first, the wrong ones before others; only what passes there runs on all."""
 _MOST = 256
@@ -59,10 +60,13 @@ class Repairs:
             return ""
         if not job.case.elementwise or not job.inputs or judgement.different < _LEAST:
             return ""
+        wrong = _wrong(job, judgement)
+        if _different(job, wrong) < _LEAST:
+            return ""
         pack = 1 if variant.derived_packs else setup.pack
         text = variant.texts[pack].text
         if pack not in self._known:
-            some = _failing_first(job, judgement)
+            some = _failing_first(wrong)
             self._known[pack] = next(
                 (
                     repair
@@ -97,17 +101,27 @@ class Repairs:
             return False
 
 
-def _failing_first(job: Job, judgement: Judgement) -> Any:
-    """Numbers of some inputs: half of them with wrong results, so far as there are so many."""
+def _wrong(job: Job, judgement: Judgement) -> NDArray[np.bool_]:
+    """For each input, whether a result is wrong."""
     count = min(np.asarray(u).size for u in job.inputs.values())
     wrong = np.zeros(count, dtype=bool)
     for name, output in judgement.compared.items():
         per = format_of(job.case.outputs[name]).codes_per_unit if name in job.case.outputs else 0
         if per and output.failing.size == count * per:
             wrong |= output.failing.reshape(count, per).any(axis=1)
-    failing, others = np.flatnonzero(wrong), np.flatnonzero(~wrong)
-    spread = [part[np.linspace(0, part.size - 1, min(_SOME // 2, part.size)).astype(int)] for part in (failing, others)]
-    return np.concatenate(spread)
+    return wrong
+
+
+def _different(job: Job, wrong: NDArray[np.bool_]) -> int:
+    """The number of different inputs with wrong results."""
+    bits = [np.ascontiguousarray(np.asarray(u).reshape(-1)[: wrong.size][wrong]) for u in job.inputs.values()]
+    return len(set(zip(*(b.view(f"u{b.itemsize}").tolist() for b in bits), strict=True)))
+
+
+def _failing_first(wrong: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Numbers of some inputs: half of them with wrong results, so far as there are so many."""
+    parts = np.flatnonzero(wrong), np.flatnonzero(~wrong)
+    return np.concatenate([p[np.linspace(0, p.size - 1, min(_SOME // 2, p.size)).astype(int)] for p in parts])
 
 
 _ROUNDINGS = ("rn", "rz", "rm", "rp")

@@ -159,6 +159,6 @@ def test_numbers_instead_of_codes_are_an_error_with_what_makes_codes_of_them():
 
     with pytest.raises(ReferenceFault) as fault:
         judged(x / 2, halves, x)
-    repair = str(fault.value).partition("as int64, such as ")[2]
+    repair = str(fault.value).partition("as int64, such as ")[2].partition(" [")[0]
     codes = eval(repair, {"np": np, "y": np.array([0.75, -1.0])})
     assert codes.tolist() == [0x3F400000, 0xBF800000]

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ptxdiff import Case, asm
 from ptxdiff.backends import create
+from ptxdiff.jobs import Job, Setup
+from ptxdiff.judging.judge import judge
 from ptxdiff.model.load import LoadedCase
+from ptxdiff.model.policies import policies
 from ptxdiff.references import arithmetic as correct
 from ptxdiff.references.formats import F32, U32
 from ptxdiff.running import repairs
@@ -83,7 +87,7 @@ def test_no_change_is_named_if_none_makes_all_results_right(text):
 
 def test_a_change_that_is_right_on_some_inputs_alone_is_not_named(monkeypatch):
     """The trial on a few inputs decides nothing: here it sees none on which the rounding matters."""
-    monkeypatch.setattr(repairs, "_failing_first", lambda job, judgement: [0, 1])
+    monkeypatch.setattr(repairs, "_failing_first", lambda wrong: [0, 1])
     found = results(add, "add.rz.f32 $0, $1, $2;")
     assert {words for words in causes(found) if "all results" in words} == {
         "all results are right with add.rn.f32 instead of add.rz.f32 on line 1"
@@ -95,3 +99,15 @@ def test_a_change_that_is_right_on_some_inputs_alone_is_not_named(monkeypatch):
 def test_no_change_is_searched_where_a_run_stops_at_the_first_failure(monkeypatch):
     monkeypatch.setattr(repairs.Repairs, "cause", lambda *_: pytest.fail("searched"))
     assert results(add, "add.rz.f32 $0, $1, $2;", stop=True).verdict == "fail"
+
+
+def test_one_wrong_input_many_times_names_nothing():
+    """A replay has one input; many changes give what is expected of it."""
+    case = Case(inputs={"x": U32}, outputs={"d": U32}, reference=masked, variants={"v": asm("and.b32 $0, $1, 0x7F;")})
+    for different, says in ((1, ""), (40, "all results are right with 0xff instead of 0x7F in and.b32 on line 1")):
+        x = 0x80 + np.arange(64, dtype=np.uint32) % different
+        job = Job(case, "c", Path("c.py"), "v", case.variants["v"], "sm_90a", Setup(pack=1, shape=(64,)), {"x": x})
+        policy = policies(case, case.variants["v"])
+        found = judge(case, policy, job.inputs, {"d": x & np.uint32(0x7F)})
+        assert found.different == 64
+        assert repairs.Repairs(policy).cause(job, found) == says
