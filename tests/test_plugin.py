@@ -102,7 +102,8 @@ def test_a_failures_message_contains_all_that_its_reader_needs(run_cases):
     result = run_cases(flip=FLIP)
     result.stdout.fnmatch_lines(
         [
-            "flip::wrong[[]sm_100a-emulator]: 64 of 256 codes differ (value 64)",
+            "flip::wrong[[]sm_100a-emulator]: all results are right with 0x01010101 instead of 0x01010181 in xor.b32 "
+            "on line 1; 64 of 256 codes differ (value 64)",
             "  run       pack 4, shape 256, alignment 16, num_warps 4, straight, fusion off, inputs exhaustive/1",
             "  policy    exact; ftz never; NaN any",
             "  expected  flipped",

@@ -176,7 +176,7 @@ def _modified(opcode: str, modifiers: str) -> Iterator[str]:
 
 def _beside(constant: str) -> Iterator[str]:
     """The constant with one bit of 32 changed, the lowest first, and those before and after it."""
-    value = int(constant, 0) if constant.lower().startswith("0x") else int(constant)
-    shown = hex if constant.lower().startswith("0x") else str
+    digits = len(constant) - 2 if constant.lower().startswith("0x") else 0
+    value = int(constant, 16 if digits else 10)
     others = dict.fromkeys([*(value ^ 1 << k for k in range(32)), value + 1, max(value - 1, 0)])
-    yield from (shown(other) for other in others if other != value)
+    yield from (f"0x{other:0{digits}x}" if digits else str(other) for other in others if other != value)

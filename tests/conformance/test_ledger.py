@@ -116,7 +116,7 @@ def test_changes_name_the_entries_that_differ():
 
 
 def test_evidence_is_confirmed_only_where_every_form_is(known):
-    from ptxdiff.backends.evidence import evidence_of
+    from ptxdiff.backends.compiled import evidence_of
 
     known(confirmed("add.rn.f32"), confirmed("mul.rn.f32"), Entry("sub.rn.f32", ledger.MISMATCH, "1", mismatches=1))
     assert evidence_of(("add.rn.f32", "mul.rn.f32"), (), "sm_80") == "confirmed"
@@ -127,7 +127,7 @@ def test_evidence_is_confirmed_only_where_every_form_is(known):
 
 
 def test_a_changed_definition_is_no_longer_confirmed(known):
-    from ptxdiff.backends.evidence import evidence_of
+    from ptxdiff.backends.compiled import evidence_of
 
     known(Entry("add.rn.f32", ledger.CONFIRMED, "1", inputs=5, definition="00000000"))
     assert evidence_of(("add.rn.f32",), (), "sm_80") == "specification"
