@@ -24,6 +24,7 @@ html_theme = "furo"
 html_title = "ptxdiff"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_search_scorer = str(Path(__file__).parent / "scorer.js")
 html_theme_options = {
     "light_css_variables": {"color-brand-primary": "#2f6f4f", "color-brand-content": "#2f6f4f"},
     "dark_css_variables": {"color-brand-primary": "#79c9a0", "color-brand-content": "#79c9a0"},

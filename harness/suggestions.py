@@ -113,7 +113,7 @@ def _among(name: str, owner: object) -> str:
     if getattr(owner, "__name__", "") == "ptxdiff.references.formats":
         return f"{near or ''}; ptxdiff list --formats prints all formats"
     if getattr(owner, "__name__", "").startswith("ptxdiff.references"):
-        return near or "; ptxdiff list --references prints every function of references"
+        return f"{near}; ptxdiff list --references prints every function of references"
     return near
 
 

@@ -102,7 +102,8 @@ def test_a_failures_message_contains_all_that_its_reader_needs(run_cases):
     result = run_cases(flip=FLIP)
     result.stdout.fnmatch_lines(
         [
-            "flip::wrong[[]sm_100a-emulator]: 64 of 256 codes differ (value 64)",
+            "flip::wrong[[]sm_100a-emulator]: all results are right with 0x01010101 instead of 0x01010181 in xor.b32 "
+            "on line 1; 64 of 256 codes differ (value 64)",
             "  run       pack 4, shape 256, alignment 16, num_warps 4, straight, fusion off, inputs exhaustive/1",
             "  policy    exact; ftz never; NaN any",
             "  expected  flipped",
@@ -248,6 +249,11 @@ def test_two_files_with_the_same_name_are_refused(run_cases):
             "reference flipped returned 2 results for 1 outputs; return one tensor of codes for each of y*",
         ),
         ("return x.float()", "reference flipped returned float32 for y; return codes (uint8 bit patterns) as int64"),
+        (
+            "return x + x.new_zeros(7)",
+            "reference flipped raised RuntimeError: * must match the size of tensor *; inputs are int64 codes (bit "
+            "patterns): numbers of float32 are codes.astype(np.uint32).view(np.float32) in numpy, and *",
+        ),
         ("return None", "reference flipped returned NoneType for y; return codes*"),
         ("return x[:1]", "reference flipped returned 1 codes of shape (1,) for y; there are 256"),
         (

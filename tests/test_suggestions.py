@@ -76,6 +76,10 @@ CODES = torch.arange(64)
         ("from ptxdiff.references.formats import INT4", "; ptxdiff list --formats prints all formats"),
         ("from ptxdiff.references import conversions", "; did you mean conversion?"),
         ("from ptxdiff.references.conversion import to_e2m2", "; did you mean to_e2m1?"),
+        (
+            "conversion.from_integer",
+            "; did you mean float_to_integer or integer_to_integer?; ptxdiff list --references ",
+        ),
         ("from ptxdiff import Cases", "; did you mean Case"),
         ("import ptxdiff.refrences", "; did you mean references"),
         ("bits.xyzzy(CODES, CODES, 3)", "; ptxdiff list --references prints every function of references"),

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from ptxdiff import options
 from ptxdiff.cli import UsageError, say
+from ptxdiff.extras import advice, installed
 
 if TYPE_CHECKING:
     from ptxdiff.fuzz.assemblers import Ptxas
@@ -77,6 +78,8 @@ def main(args: argparse.Namespace) -> int:
     folder = Path(args.output)
     if args.refusals and args.cluster:
         raise UsageError("--refusals runs on this machine alone: leave out --cluster")
+    if missing := _missing_for_page():
+        say(f"{advice(missing, 'the page on the findings')}; without it, they are written as text alone")
     if args.refusals:
         return _refusals(args, folder, args.seconds)
     journal = folder / JOURNAL
@@ -263,8 +266,15 @@ def _avoided(files: Sequence[str]) -> frozenset[str]:
     return frozenset(found)
 
 
+def _missing_for_page() -> list[str]:
+    return [package for package in ("jinja2", "altair", "vl_convert", "msgspec") if not installed(package)]
+
+
 def _page(folder: Path) -> None:
-    """Write the HTML page on all findings in the folder."""
+    """Write the HTML page on all findings in the folder, unless what it needs is not installed."""
+    if _missing_for_page():
+        say(f"findings: {folder.resolve()}")
+        return
     from ptxdiff.fuzz.files import facts
     from ptxdiff.reports.findings import write as write_page
 

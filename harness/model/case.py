@@ -32,6 +32,7 @@ from ptxdiff.model.targets import TargetSet, normal
 from ptxdiff.model.tuning import configured, is_wrapped
 from ptxdiff.model.variants import (
     COMPILER_NAME,
+    DIAGNOSES,
     AsmVariant,
     CaseError,
     Differs,
@@ -323,7 +324,7 @@ def _check_variant(case: CaseDeclaration, where: str, variant: Variant) -> None:
     else:
         _check_function(case, where, variant)
     _check_differs(where, variant, resolved.targets)
-    if variant.expected_failure:
+    if variant.expected_failure is not None:
         _check_expected(where, variant, variant.expected_failure, bool(resolved.carry))
 
 
@@ -349,7 +350,12 @@ def _check_differs(where: str, variant: Variant, targets: TargetSet) -> None:
         raise CaseError(f"{where}: differs= and expected_failure= both excuse failures; state one of them")
 
 
-def _check_expected(where: str, variant: Variant, expected: ExpectedFailure, carried: bool) -> None:
+def _check_expected(where: str, variant: Variant, expected: object, carried: bool) -> None:
+    if not isinstance(expected, ExpectedFailure):
+        raise CaseError(
+            f"{where}: expected_failure={expected!r}; write expected_failure=ExpectedFailure(diagnosis, reason=...), "
+            f"with one of the diagnoses {', '.join(DIAGNOSES)}"
+        )
     if "loop" in expected.contexts and not carried:
         raise CaseError(f"{where}: a failure expected in the loop context needs carry={{output: input}}")
     if "shared" in expected.contexts and not isinstance(variant, AsmVariant):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import re
 import traceback
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ptxdiff.model.arguments import Codes, format_of
 from ptxdiff.model.case import Case
@@ -50,6 +52,29 @@ def flushes_itself(reference: Reference) -> bool:
     return parameter is not None and parameter.kind is parameter.KEYWORD_ONLY
 
 
+def _how(values: NDArray[Any], fmt: Format) -> str:
+    """How to make codes of the numbers that a reference returned; "" for formats that numpy has not."""
+    if values.dtype.kind != "f" or fmt.name not in ("float32", "float16", "float64"):
+        return ""
+    return f", such as y.astype(np.{fmt.name}).view(np.uint{fmt.code_bits}).astype(np.int64)"
+
+
+_SHAPES = re.compile(r"could not be broadcast together|must match the size of tensor")
+
+
+def _advice(error: Exception) -> str:
+    """The end of the message of a reference's error, where it misunderstands what it is given; else ""."""
+    words = str(error)
+    if "read-only" in words:
+        return "; a numpy reference's inputs are read-only, so change a copy"
+    if _SHAPES.search(words):
+        return (
+            "; inputs are int64 codes (bit patterns): numbers of float32 are codes.astype(np.uint32).view(np.float32) "
+            "in numpy, and to_float64(F32, codes) of ptxdiff.references.formats in torch"
+        )
+    return ""
+
+
 def apply_reference(
     case: Case, reference: Reference, codes: Mapping[str, Codes], flushing: bool = False
 ) -> dict[str, Codes]:
@@ -71,8 +96,7 @@ def apply_reference(
     try:
         answer = reference(*arguments, **({"ftz": "results"} if flushing else {}))
     except Exception as e:
-        advice = "; a numpy reference's inputs are read-only, so change a copy" if "read-only" in str(e) else ""
-        raise ReferenceFault(f"{name} raised {explained(e)}{advice}{_line_of(reference, e)}") from e
+        raise ReferenceFault(f"{name} raised {explained(e)}{_advice(e)}{_line_of(reference, e)}") from e
     answers = answer if isinstance(answer, tuple | list) else (answer,)
     if len(answers) != len(case.outputs):
         raise ReferenceFault(
@@ -103,7 +127,8 @@ def _checked(reference: str, output: str, fmt: Format, result: Any, codes: Mappi
     if array.dtype != np.int64:
         what = type(result).__name__ if array.dtype == object else array.dtype
         raise ReferenceFault(
-            f"{reference} returned {what} for {output}; return codes ({fmt.name} bit patterns) as int64"
+            f"{reference} returned {what} for {output}; "
+            f"return codes ({fmt.name} bit patterns) as int64{_how(array, fmt)}"
         )
     if fmt.code_bits < 64 and array.size and not (array.min() >= 0 and array.max() <= fmt.code_mask):
         raise ReferenceFault(

@@ -75,7 +75,7 @@ def passed_over(words: str) -> bool:
 
 def _unwrapped(name: str, variant: KernelVariant) -> list[tuple[str, KernelVariant]]:
     function, tuner = variant.function, None
-    rules: dict[str, Any] = {}
+    rules = dict(variant.rules)  # of a variant of a case that is copied: its function has been unwrapped already
     while is_wrapped(function):
         if type(function).__name__ == "Autotuner":
             tuner = function

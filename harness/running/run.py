@@ -21,7 +21,7 @@ from ptxdiff.model.reference import ReferenceFault
 from ptxdiff.model.tuning import passed_over
 from ptxdiff.model.variants import AsmVariant, CaseError
 from ptxdiff.processes.pool import default_size
-from ptxdiff.records import Key, Verdict
+from ptxdiff.records import Key, Result, Verdict
 from ptxdiff.running import plan as planning
 from ptxdiff.running.asm_faults import CalledAsm, fault_of, special_registers_in
 from ptxdiff.running.assemblers import Chosen, with_assembler
@@ -31,6 +31,7 @@ from ptxdiff.running.item import Item, ItemPlan, ItemResults, Units
 from ptxdiff.running.judgements import PADDING_NOTE, ItemJudge, diagnose, index_hint
 from ptxdiff.running.plan import WorkItem
 from ptxdiff.running.ptxas_fault import PtxasTrial, ended_badly
+from ptxdiff.running.repairs import Repairs
 from ptxdiff.running.replay import Replay
 from ptxdiff.running.result import ItemRecord
 from ptxdiff.suggestions import explained
@@ -126,11 +127,13 @@ class _ItemRun:
         self.judge = _judge_of(plan, backend)
         self.trial = PtxasTrial(backend, self.assemblers, self.judge.passes, dump)
         self.called_asm, self.shared = CalledAsm(), SharedRegisters(backend)
+        self.repairs = Repairs(plan.policy)
+        self.stops = False
         self._ahead: list[tuple[WorkItem, tuple[WorkItem, Units]]] = []  # items compiled ahead, with their inputs
 
     def all(self, stop: bool = False) -> ItemResults:
         """Run everything. stop: end at the first failure."""
-        item = WorkItem(Setup(), "")
+        item, self.stops = WorkItem(Setup(), ""), stop
         try:
             work = self.plan.work()
             compiler, target = self.plan.item.compiler, self.plan.item.target
@@ -321,6 +324,8 @@ class _ItemRun:
             # Findings on the asm alone hold for every assembler.
             by_asm = judgement.passed and self.called_asm.has_all(outcome.findings)
             result, story = (result, []) if by_asm else self.trial.explained(result, job, outcome)
+            if self._wants_repair(result, judgement):
+                judgement.cause = self.repairs.cause(job, judgement)
             load = write_dump(self.dump, result.key, job.inputs, outcome.outputs, judgement) if self.dump else ()
             head = headline(result.key, judgement, outcome.findings, result.diagnosis)
             repeat = self.record.command(result, item.setup.assembler)
@@ -330,6 +335,15 @@ class _ItemRun:
                 message=message(result, policy, judgement, repeat, against, load, story),
             )
         self.record.item_results.results.append(result)
+
+    def _wants_repair(self, result: Result, judgement: Judgement) -> bool:
+        """Whether to search a change of the asm: for a failure that nothing else explains, and that nobody declared.
+
+        Not where a run stops at the first failure: there only the verdict counts, of thousands of mutants.
+        """
+        if self.stops or self.backend.name != "emulator" or self.plan.variant.expected_failure:
+            return False
+        return not (result.findings or result.diagnosis or judgement.cause)
 
     def _add_not_run(self, item: WorkItem, job: Job, outcome: Outcome, seconds: float) -> None:
         """Record why a job gave no machine code, or no bits. A crash of ptxas is a failure of ptxas."""

@@ -1,6 +1,8 @@
 """The site is built from the code without a warning; its generated pages hold what the code has."""
 
+import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +16,10 @@ from ptxdiff.lint.rules import rules
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_the_site_is_built_without_a_warning(tmp_path):
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The built site's folder; a warning is a failure."""
+    folder = tmp_path_factory.mktemp("site")
     words = [
         sys.executable,
         "-m",
@@ -23,12 +28,62 @@ def test_the_site_is_built_without_a_warning(tmp_path):
         "--keep-going",
         "--quiet",
         str(ROOT / "docs"),
-        str(tmp_path),
+        str(folder),
     ]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
+    return folder
+
+
+QUESTIONS = {
+    "how do I test asm from CUDA": "how-to/conventions",
+    "what does confirmed mean": "explanation/evidence",
+    "my kernel needs two outputs": "how-to/cases",
+    "in-place kernel": "how-to/in-place",
+    "which ptxas": "how-to/ptxas",
+    "lint a repository": "how-to/lint",
+    "suppress a lint warning": "how-to/lint",
+    "GitHub Actions workflow": "how-to/ci",
+    "run on a GPU": "how-to/gpu",
+    "measure speed of a variant": "how-to/time",
+    "exit codes": "reference/exit-codes",
+    "which number formats": "reference/formats",
+    "flush subnormals to zero": "explanation/ftz-and-nan",
+    "missing early clobber": "reference/lint-rules",
+    "list of instructions supported": "reference/instructions",
+    "race in shared memory": "explanation/races",
+    "emulate snippet numpy array": "how-to/emulator",
+    "what is not found": "explanation/limits",
+    "autotuned kernel": "how-to/cases",
+    "run all 2^32 inputs": "how-to/sweep",
+    "kernel from tilelang PTX": "how-to/ptx",
+    "tolerance ulp bound": "reference/case",
+    "notebook display": "tutorial/notebook",
+    "clear the cache": "how-to/reuse",
+    "import my own kernels pythonpath": "how-to/cases",
+}
+"""What a new user types into the search, and the page that answers it."""
+
+
+def test_a_question_finds_its_page(site):
+    """The page is among the first three results, or the page of questions is, and links to it."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("the site's search is JavaScript, and there is no node to run it")
+    script = Path(__file__).with_name("search.js")
+    done = subprocess.run([node, script, site, *QUESTIONS], capture_output=True, text=True, check=True, timeout=100)
+    links = (ROOT / "docs" / "questions.md").read_text()
+    missed = {}
+    for (question, page), results in zip(QUESTIONS.items(), json.loads(done.stdout), strict=True):
+        listed = "questions" in results[:3] and f"({page}.md)" in links
+        if page not in results[:3] and not listed:
+            missed[question] = results[:4]
+    assert missed == {}
+
+
+def test_the_site_is_built_without_a_warning(site):
     for page in ("index.html", "tutorial/first-bug.html", "reference/instructions.html", "explanation/limits.html"):
-        assert (tmp_path / page).is_file()
+        assert (site / page).is_file()
 
 
 def test_the_command_line_has_every_verb():

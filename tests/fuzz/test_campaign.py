@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import random
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -197,6 +198,19 @@ def test_the_command_finds_a_crash_and_resumes_its_journal(tmp_path, capsys):
     assert "crashed" in said
     assert main([*words, "--programs", "4"]) == 2  # the folder has a campaign already
     assert main([*words, "--programs", "4", "--resume"]) == 1
+
+
+def test_without_the_report_extra_the_command_says_so_first_and_writes_text(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "altair", None)
+    words = ["fuzz", "--output", str(tmp_path), "--assembler", FLIPPING, "--opt", "3", "--family", "bits", "--no-gpu"]
+    assert main([*words, "--batch", "4", "--programs", "4", "--jobs", "1"]) == 1
+    said = capsys.readouterr().out
+    assert said.startswith(
+        "the page on the findings needs altair: pip install 'ptxdiff[report]'; without it, they are "
+    )
+    assert said.splitlines()[-1].startswith("findings: ")
+    assert list(tmp_path.rglob("finding.json"))
+    assert not list(tmp_path.rglob("*.html"))
 
 
 @pytest.mark.parametrize(

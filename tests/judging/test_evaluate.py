@@ -148,3 +148,17 @@ def test_on_a_device_every_evaluation_has_inputs_of_its_own():
     x = torch.arange(200)
     assert not oracle.flags({"x": x}, {"y": x + 1}).flagged.any()
     assert oracle.flags({"x": x}, {"y": x + 2}).flagged.all()
+
+
+def test_numbers_instead_of_codes_are_an_error_with_what_makes_codes_of_them():
+    x = np.array([1.5, -2.0], dtype=np.float32)
+
+    @numpy_reference
+    def halves(codes):
+        return codes.astype(np.uint32).view(np.float32) * np.float64(0.5)
+
+    with pytest.raises(ReferenceFault) as fault:
+        judged(x / 2, halves, x)
+    repair = str(fault.value).partition("as int64, such as ")[2].partition(" [")[0]
+    codes = eval(repair, {"np": np, "y": np.array([0.75, -1.0])})
+    assert codes.tolist() == [0x3F400000, 0xBF800000]

@@ -117,6 +117,7 @@ CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
     ({"carry": {"y": "z"}}, "carry names 'z'; the inputs are x"),
     ({"carry": {"y": "x"}, "outputs": {"y": F16}}, r"feeds float16 \(16 bits\) into float32"),
     ({"variants": variant(expected_failure=LOOP)}, "needs carry="),
+    ({"variants": variant(expected_failure="it truncates")}, "write expected_failure=ExpectedFailure"),
     ({"variants": variant(expected_failure=ExpectedFailure("missing early clobber"))}, 'context="shared"'),
     (
         {"variants": variant(expected_failure=ExpectedFailure("missing early clobber", "loop"), carry={"y": "x"})},

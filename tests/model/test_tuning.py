@@ -1,5 +1,7 @@
 """Variants of autotuned kernels: a variant for each configuration, chosen by values of `meta`."""
 
+from dataclasses import replace
+
 import pytest
 import triton
 import triton.language as tl
@@ -67,3 +69,13 @@ def test_an_autotuner_passes_over_what_a_target_cannot_hold():
     assert passed_over("kernel k needs 300,000 bytes of shared memory a block; sm_80 has 166,912")
     assert passed_over("ptxas error   : Entry function 'k' uses too much shared data (0x20000 bytes, 0xc000 max)")
     assert not passed_over("a thread reads 4 bytes of shared memory outside of its variables")
+
+
+def test_a_copy_of_a_case_keeps_the_rules():
+    """Without them, a parameter with a default would take that, and another kernel would be judged."""
+    case = case_of(tuned=kernel(tuned, grid="ceil(n/BLOCK)"))
+    copy = replace(case, variants=dict(case.variants))
+    assert [v.rules.keys() for v in copy.variants.values()] == [RULES.keys()] * 2
+    assert [(v.meta, v.num_warps, v.configuration) for v in copy.variants.values()] == [
+        (v.meta, v.num_warps, v.configuration) for v in case.variants.values()
+    ]

@@ -271,6 +271,16 @@ def test_a_failure_states_its_first_night(base, tmp_path):
     assert "the oldest run here" in Page(written(tmp_path, nights[3:])).words
 
 
+def test_a_case_shows_the_cause_of_a_failure_once(base, tmp_path):
+    cause = "all results are right with add.rn.f32 instead of add.rz.f32 on line 1"
+    failing = synthetic.failing(base.results[0])
+    words = f"{failing.key.case}::v[sm_80-emulator]: {cause}; 3 of 9 codes differ (1 ulp 3)"
+    run = dataclasses.replace(base, results=[dataclasses.replace(failing, words=words), *base.results[1:]])
+    text = html.write([run], tmp_path / "page.html").read_text(encoding="utf-8")
+    [line] = [line for line in text.splitlines() if f"<strong>{cause}</strong>" in line]
+    assert '<span class="detail">3 of 9 codes differ (1 ulp 3)</span>' in line
+
+
 def test_a_map_shows_where_inputs_fail_in_a_figure_and_in_words(base, tmp_path):
     grid = synthetic.grid(lambda a, b: a >= 0x80 and b < 0x10)
     first = next(r for r in base.results if r.key.backend == "emulator" and r.key.variant == "asm.rn")

@@ -1,0 +1,113 @@
+"""A change of one word that makes wrong asm right is named as the cause, and only if it makes all of it right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ptxdiff import Case, asm
+from ptxdiff.backends import create
+from ptxdiff.jobs import Job, Setup
+from ptxdiff.judging.judge import judge
+from ptxdiff.model.load import LoadedCase
+from ptxdiff.model.policies import policies
+from ptxdiff.references import arithmetic as correct
+from ptxdiff.references.formats import F32, U32
+from ptxdiff.running import repairs
+from ptxdiff.running.item import Item
+from ptxdiff.running.run import run_item
+
+
+def add(a, b):
+    return correct.add(a, b, fmt=F32)
+
+
+def add_toward_zero(a, b):
+    return correct.add(a, b, fmt=F32, rounding="rz")
+
+
+def flushing_mul(a, b):
+    return correct.mul(a, b, fmt=F32, ftz=True)
+
+
+def masked(x):
+    return x & 0xFF
+
+
+def results(reference, text, *, fmt=F32, stop=False, **options):
+    inputs = {"x": fmt} if reference is masked else {"a": fmt, "b": fmt}
+    case = Case(inputs=inputs, outputs={"d": fmt}, reference=reference, variants={"v": asm(text, **options)})
+    item = Item(LoadedCase(case, "c", "case", Path("c.py"), ""), "v", "sm_90a", "emulator")
+    return run_item(item, create("emulator"), "quick", stop=stop)
+
+
+def causes(found):
+    return {r.words.partition("]: ")[2].partition("; ")[0] for r in found.results if r.verdict == "fail"}
+
+
+@pytest.mark.parametrize(
+    ("reference", "text", "fmt", "says"),
+    [
+        (add, "add.rz.f32 $0, $1, $2;", F32, "add.rn.f32 instead of add.rz.f32 on line 1"),
+        (add_toward_zero, "add.f32 $0, $1, $2;", F32, "add.rz.f32 instead of add.f32 on line 1"),
+        (flushing_mul, "\nmul.f32 $0, $1, $2;", F32, "mul.ftz.f32 instead of mul.f32 on line 2"),
+        (masked, "and.b32 $0, $1, 0x7F;", U32, "0xff instead of 0x7F in and.b32 on line 1"),
+        (
+            masked,
+            "{ .reg .b32 t; shl.b32 t, $1, 24; shr.u32 $0, 24, t; }",
+            U32,
+            "t and 24 exchanged in shr.u32 on line 1",
+        ),
+    ],
+)
+def test_a_wrong_word_is_named_with_the_right_one(reference, text, fmt, says):
+    found = results(reference, text, fmt=fmt)
+    assert found.verdict == "fail"
+    named = causes(found)
+    assert {words for words in named if words.startswith("all results")} <= {
+        f"all results are right with {words}" for words in (says, says.replace("t and 24", "24 and t"))
+    }
+    assert any(words.startswith("all results") for words in named)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "add.rz.ftz.f32 $0, $1, $2;",  # two mistakes
+        "{ .reg .f32 t; add.rz.f32 t, $1, $2; mul.f32 $0, t, 0f40000000; }",
+    ],
+)
+def test_no_change_is_named_if_none_makes_all_results_right(text):
+    found = results(add, text)
+    assert found.verdict == "fail"
+    assert not any("all results are right" in words for words in causes(found))
+
+
+def test_a_change_that_is_right_on_some_inputs_alone_is_not_named(monkeypatch):
+    """The trial on a few inputs decides nothing: here it sees none on which the rounding matters."""
+    monkeypatch.setattr(repairs, "_failing_first", lambda wrong: [0, 1])
+    found = results(add, "add.rz.f32 $0, $1, $2;")
+    assert {words for words in causes(found) if "all results" in words} == {
+        "all results are right with add.rn.f32 instead of add.rz.f32 on line 1"
+    }
+    two = results(add, "add.rz.ftz.f32 $0, $1, $2;")
+    assert not any("all results are right" in words for words in causes(two))
+
+
+def test_no_change_is_searched_where_a_run_stops_at_the_first_failure(monkeypatch):
+    monkeypatch.setattr(repairs.Repairs, "cause", lambda *_: pytest.fail("searched"))
+    assert results(add, "add.rz.f32 $0, $1, $2;", stop=True).verdict == "fail"
+
+
+def test_one_wrong_input_many_times_names_nothing():
+    """A replay has one input; many changes give what is expected of it."""
+    case = Case(inputs={"x": U32}, outputs={"d": U32}, reference=masked, variants={"v": asm("and.b32 $0, $1, 0x7F;")})
+    for different, says in ((1, ""), (40, "all results are right with 0xff instead of 0x7F in and.b32 on line 1")):
+        x = 0x80 + np.arange(64, dtype=np.uint32) % different
+        job = Job(case, "c", Path("c.py"), "v", case.variants["v"], "sm_90a", Setup(pack=1, shape=(64,)), {"x": x})
+        policy = policies(case, case.variants["v"])
+        found = judge(case, policy, job.inputs, {"d": x & np.uint32(0x7F)})
+        assert found.different == 64
+        assert repairs.Repairs(policy).cause(job, found) == says
