@@ -4,7 +4,7 @@ The kernel is compiled and assembled as for a GPU of the target. Its bits count 
 instruction that ran is taught for the target (`ptxdiff.conformance.taught`), and if the PTX emulator gives the same
 bits, with or without contraction, or with exactly the products fused that ptxas fused (`fused_products`). Otherwise
 the job is not run, and the words say what is unsettled: nobody is accused on the word of one run. If nothing that PTX
-leaves open explains the difference (`accusation`), the outputs are "suspected": then `ptxdiff.running.ptxas_fault`
+leaves open explains the difference (`first_difference`), the outputs are "suspected": then `ptxdiff.running.ptxas_fault`
 looks for the proof that ptxas is at fault.
 """
 
@@ -352,6 +352,11 @@ def _apart(outputs: Mapping[str, Any], expected: Any) -> str:
 
 
 # ---- Which products ptxas fused into a sum, found in its machine code ------------------------------------------------
+#
+# PTX leaves that open. Threads whose result depends on it are followed in the PTX, with all products fused and with
+# none, and in the machine code. An addition is fused where an instruction that multiplies and adds gives the fused
+# value, and apart where another gives the other value. A trace can mislead, so nothing is said unless the PTX, run with
+# exactly these products fused, has the machine code's bits in every element.
 
 
 _FUSING = ("FFMA", "DFMA", "HFMA2", "FHFMA", "UFFMA")

@@ -125,6 +125,8 @@ def _sampled(row: list[Codes], count: int, columns: list[Codes], rng: np.random.
 
 
 # ---- Positions in a format's ordered values --------------------------------------------------------------------------
+#
+# In every binade, between integers, of float64 values; and codes in slots.
 
 
 _INTEGERS = 192

@@ -25,6 +25,10 @@ from ptxdiff.model.match import read_only
 from ptxdiff.references.formats import E2M1, E4M3, Format, Shaped, encode, fraction, is_nan, magnitude, pack
 
 # ---- Inputs that hold few numbers ------------------------------------------------------------------------------------
+#
+# A scalar has one number a run, so it would meet hardly any edge. A set `few/k` gives each such input the k-th of the
+# numbers that matter most, or random ones near one, whose sums and products have to be rounded. The other inputs are
+# random. Kernels that work on many elements are left out: each set is another run of all of them.
 
 
 FEW = 16

@@ -93,6 +93,9 @@ def _signed64(code: int) -> int:
 
 
 # ---- Equal neighbours ------------------------------------------------------------------------------------------------
+#
+# Code that takes several elements at once may be wrong just there. In every other set neighbours differ almost
+# everywhere, and a broadcast operand is one of the inputs only.
 
 
 Inside = Callable[[Mapping[str, NDArray[np.generic]]], NDArray[np.bool_]]
@@ -156,6 +159,10 @@ def _some(fmt: Format, count: int, rng: Rng) -> Codes:
 
 
 # ---- Special values: few of each input, with rules of their own, in combinations that a sample of edges leaves out ---
+#
+# Of three inputs with a hundred edges each the edge set has a third of the pairs, of four a sixth. So it may lack a
+# zero beside a zero of the other sign, or an infinity beside its opposite. Up to three inputs have every combination of
+# these few values; more have every pair of every two inputs, by an orthogonal array, several times over.
 
 
 _FEW = 18

@@ -118,6 +118,10 @@ def _facts(driver: Any, ordinal: int) -> dict[str, Any]:
 
 
 # ---- Locks, between the processes of one user on one host ------------------------------------------------------------
+#
+# Many may compute, or one may measure. A pytest-xdist worker holds the GPU shared while it runs a kernel. One that
+# measures times waits until the others are done and holds the GPU alone; meanwhile the others wait. The locks are
+# flocks: they end with their process.
 
 
 @contextlib.contextmanager

@@ -29,6 +29,8 @@ def share_cores(processes: int, environment: MutableMapping[str, str] = os.envir
 
 
 # ---- Garbage collections ---------------------------------------------------------------------------------------------
+#
+# A million objects stay in processes that hold torch, Triton and all case files.
 
 
 THRESHOLDS = (20_000, 20, 20)

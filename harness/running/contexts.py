@@ -76,6 +76,8 @@ def run_straight(backend: Backend, job: Job) -> Mapping[str, Any]:
 
 
 # ---- Shared registers: whether a pass holds for all inputs -----------------------------------------------------------
+#
+# By a proof where one is possible, else it is a trial.
 
 
 SECONDS = 10.0

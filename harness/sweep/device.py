@@ -41,6 +41,9 @@ from ptxdiff.triton.launch import TensorLayout as Argument
 from ptxdiff.triton.launch import launch_of
 
 # ---- The kernel under test -------------------------------------------------------------------------------------------
+#
+# How many inputs each launch has, and building it ahead. A sweep runs in the process that owns the device; the process
+# that asks for it has compile workers already.
 
 
 CHUNK_BYTES = 1 << 30
@@ -618,8 +621,10 @@ def _concurrently(device: str) -> Iterator[contextlib.AbstractContextManager[Any
         return
     current, other = torch.cuda.current_stream(), torch.cuda.Stream(priority=-1)  # type: ignore[no-untyped-call]
     other.wait_stream(current)
-    yield torch.cuda.stream(other)
-    current.wait_stream(other)
+    try:
+        yield torch.cuda.stream(other)
+    finally:  # after an error, too: its kernels use buffers that are freed then
+        current.wait_stream(other)
 
 
 COPIED = 1 << 29

@@ -28,6 +28,9 @@ from ptxdiff.sweep.domains import float_values, in_kernel, traceable
 from ptxdiff.sweep.result import ROW, hashed
 
 # ---- Histograms of the signed distances between results and reference ------------------------------------------------
+#
+# They have the bins of `ptxdiff.judging.differences.step_bin`. A bin is a place in a table of `PLACES` counts, so that
+# a kernel can count.
 
 
 _NEAR = 16  # distances up to here have a bin each
@@ -382,6 +385,10 @@ def _applied(case: Case, reference: Reference, codes: Codes, flushing: bool = Fa
 
 
 # ---- The judge's rules on torch tensors ------------------------------------------------------------------------------
+#
+# Which results agree with the reference, and the classes of the others, by `ptxdiff.judging.differences.RULES`. Nothing
+# here computes with rationals: a pair that float64 cannot decide counts as a difference, and `doubtful` marks it for
+# the plain judge. The plain judge also judges again the flagged results of a sweep, and a sample of the others.
 
 
 def agrees(fmt: Format, match: Match, nan: NanPolicy, expected: Tensor, got: Tensor) -> Tensor:

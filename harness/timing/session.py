@@ -269,6 +269,8 @@ def _by_command(uuid: str) -> Reading | None:
 
 
 # ---- In the process that owns the GPU, under its watchdog ------------------------------------------------------------
+#
+# A kernel that hangs ends only the session.
 
 
 def time_on_device(limit: float | None, path: str, attribute: str, target: str, *words: Any) -> Session:

@@ -22,6 +22,8 @@ from ptxdiff.locations import ROOT
 from ptxdiff.model.identity.folders import files_below
 
 # ---- The installed Triton --------------------------------------------------------------------------------------------
+#
+# Its folder, and a digest of all files that take part in compiling.
 
 
 class NoTriton(RuntimeError):

@@ -310,6 +310,10 @@ class Lowered:
 
 
 # ---- From launch arguments to a `KernelSpec`: the decisions that Triton's launcher makes before it compiles ----------
+#
+# Triton compiles a kernel anew for every class of arguments: an integer that equals one becomes a constant, integers
+# and addresses divisible by 16 are marked, and of all others only the type counts. What follows keeps these rules
+# without a device, so that a kernel compiled ahead is the one that a launch would run.
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 # ---- Number formats of at most 8 bits, one row for each --------------------------------------------------------------
+#
+# The PTX types that pack them, and the properties that definitions use. This table is the source of the narrow types
+# below, the codes in `isa.modifiers`, the inputs of measurements, and the properties that functions of
+# `isa.convert_formats` look up.
 
 
 Specials = Literal["ieee", "nan", "none"]

@@ -8,8 +8,8 @@ module does not model such order. A write after reads by several blocks of a clu
 stores race with plain accesses, not with each other, nor with strong and volatile loads, which may wait for them.
 
 Where threads may meet otherwise than all those of a block (`KernelGrid.meets_in_part`), one access for each unit is not
-enough: a table of all accesses since the last write decides within a block or a cluster (`sharedaccess`, `_judge`), and
-the arrays only between them.
+enough: a table of all accesses since the last write decides within a block or a cluster (`shared_access`, `_judge`),
+and the arrays only between them.
 
 Loads that are not coherent (`ld.nc`, `ldu`) must not read what the kernel has written, in whatever order.
 
