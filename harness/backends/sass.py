@@ -4,8 +4,8 @@ The kernel is compiled and assembled as for a GPU of the target. Its bits count 
 instruction that ran is taught for the target (`ptxdiff.conformance.taught`), and if the PTX emulator gives the same
 bits, with or without contraction, or with exactly the products fused that ptxas fused (`fused_products`). Otherwise
 the job is not run, and the words say what is unsettled: nobody is accused on the word of one run. If nothing that PTX
-leaves open explains the difference (`first_difference`), the outputs are "suspected": then `ptxdiff.running.ptxas_fault`
-looks for the proof that ptxas is at fault.
+leaves open explains the difference (`first_difference`), the outputs are "suspected": then
+`ptxdiff.running.ptxas_fault` looks for the proof that ptxas is at fault.
 """
 
 from __future__ import annotations

@@ -86,10 +86,10 @@ def write(run: RunRecords, folder: Path, *, keep: RunRecords | None = None) -> l
     keep: an existing baseline, whose results stay if the run has none of the same key (such as those of other machines'
     targets and backends). Files of cases that are in neither are removed.
     """
-    asked = {_subject(p) for p in run.proofs}
+    asked = {proof_subject(p) for p in run.proofs}
     run = accepted(run)
     if keep is not None:
-        run.proofs += [p for p in keep.proofs if _subject(p) not in asked]
+        run.proofs += [p for p in keep.proofs if proof_subject(p) not in asked]
         # An accepted result stays if this machine could not run it again.
         kept = {r.key for r in keep.results}
         run.results = [r for r in run.results if r.verdict != "not run" or r.key not in kept]
@@ -155,7 +155,7 @@ def file_name(case: str) -> str:
     return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}~{text_hash(case)}"
 
 
-def _subject(proof: Proof) -> tuple[str, str, str, str]:
+def proof_subject(proof: Proof) -> tuple[str, str, str, str]:
     """What a proof is about: a run has one of each."""
     return proof.case, proof.variant, proof.target, proof.against
 
@@ -165,7 +165,7 @@ def _lines(run: Run, results: list[Result], timings: list[Timing | InRegisters],
         replace(run, arguments=(), planned=(), chained=False),
         *sorted(results, key=lambda r: r.key),
         *sorted(timings, key=lambda t: (isinstance(t, InRegisters), t.key)),
-        *sorted(proofs, key=_subject),
+        *sorted(proofs, key=proof_subject),
         End("", 0.0, dict(sorted(Counter(r.outcome for r in results).items()))),
     ]
     return lines(records, Seal(chained=False))

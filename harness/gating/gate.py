@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
 from ptxdiff.backends import BACKENDS
-from ptxdiff.gating.baseline import LIST
+from ptxdiff.gating.baseline import LIST, proof_subject
 from ptxdiff.records import (
     ALONE,
     DECLARED,
@@ -227,10 +227,9 @@ def _disproved(run: RunRecords) -> Iterator[Objection]:
 
 def _unproved(run: RunRecords, baseline: RunRecords) -> Iterator[Objection]:
     """Remarks on proofs that the baseline holds and a run that asked again did not find."""
-    now = {(p.case, p.variant, p.target, p.against): p for p in run.proofs}
+    now = {proof_subject(p): p for p in run.proofs}
     for before in baseline.proofs:
-        key = before.case, before.variant, before.target, before.against
-        found = now.get(key)
+        found = now.get(proof_subject(before))
         if before.verdict == "proved" and found is not None and found.verdict == "not settled":
             against = "" if before.against == "reference" else f" against {before.against}"
             words = f"proved{against} for all inputs in the baseline on {before.target}, now not settled: {found.words}"

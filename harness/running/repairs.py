@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -65,7 +65,8 @@ class Repairs:
             return ""
         pack = 1 if variant.derived_packs else setup.pack
         text = variant.texts[pack].text
-        if pack not in self._known:
+        searched = pack not in self._known
+        if searched:
             some = _failing_first(wrong)
             self._known[pack] = next(
                 (
@@ -75,12 +76,10 @@ class Repairs:
                 ),
                 None,
             )
-            repair = self._known[pack]
-        else:
-            repair = self._known[pack]
-            if repair is not None and not self._right(job, pack, repair, None):
-                repair = None
-        return f"all results are right with {repair.words}" if repair else ""
+        repair = self._known[pack]
+        if repair is None or not (searched or self._right(job, pack, repair, None)):
+            return ""
+        return f"all results are right with {repair.words}"
 
     def _right(self, job: Job, pack: int, repair: Repair, chosen: Any) -> bool:
         """Whether all results are right with a change. chosen: numbers of the inputs; None for all."""
@@ -131,7 +130,7 @@ _STATEMENT = re.compile(r"(?P<opcode>[a-z]\w*)(?P<modifiers>(?:\.\w+)+)\s+(?P<op
 _TAKES_FTZ = frozenset({"add", "sub", "mul", "fma", "mad", "min", "max", "abs", "neg", "setp", "ex2", "rcp", "sqrt"})
 _TYPE = re.compile(r"\.(f32|f16x2|f16)\b")
 _INTEGER = re.compile(r"0[xX][0-9a-fA-F]+|\d+")
-_ALSO: Mapping[str, tuple[str, ...]] = {"add": _ROUNDINGS, "sub": _ROUNDINGS, "mul": _ROUNDINGS}
+_ROUND_TO_NEAREST = frozenset({"add", "sub", "mul"})
 """Instructions of floats that round to nearest if they do not say how."""
 
 
@@ -166,8 +165,8 @@ def _modified(opcode: str, modifiers: str) -> Iterator[str]:
         for other in _ROUNDINGS:
             if other != rounding[1]:
                 yield modifiers[: rounding.start()] + f".{other}" + modifiers[rounding.end() :]
-    elif opcode in _ALSO and _TYPE.search(modifiers):
-        yield from (f".{other}{modifiers}" for other in _ALSO[opcode] if other != "rn")
+    elif opcode in _ROUND_TO_NEAREST and _TYPE.search(modifiers):
+        yield from (f".{other}{modifiers}" for other in _ROUNDINGS if other != "rn")
     if ftz := _FTZ.search(modifiers):
         yield modifiers[: ftz.start()] + modifiers[ftz.end() :]
     elif opcode in _TAKES_FTZ and (kind := _TYPE.search(modifiers)):
