@@ -141,7 +141,7 @@ def _run_fence(frame: KernelFrame, step: Step, active: Array | None) -> None:
     """Make mbarriers that the threads have initialised visible to the cluster after its next barrier."""
     makers = set(_lanes(frame, active).tolist())
     for barrier in frame.barriers.values():
-        barrier.fenced |= barrier.maker in makers
+        barrier.fenced |= barrier.init_lane in makers
 
 
 # asynchronous stores ----------------------------------------------------------------------------------------------
