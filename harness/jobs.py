@@ -153,6 +153,11 @@ class Outcome:
     ended: str = ""
 
 
+def same_bits(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether the outputs of two runs have the same bits."""
+    return all(one[name].tobytes() == other[name].tobytes() for name in one)
+
+
 class Backend(Protocol):
     """The protocol."""
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxdiff.emulator.binding.builder import Builder, binds, expect
+from ptxdiff.emulator.binding.builder import Builder, binds, binds_alone, expect
 from ptxdiff.emulator.binding.program import ReadSlot, Step, WriteSlot
 from ptxdiff.emulator.errors import ExecutionError, OperandError
 from ptxdiff.emulator.isa.forms import Bound, find
@@ -428,10 +428,7 @@ def _run_fence(frame: KernelFrame, step: Step, active: Array | None) -> None:
     frame.order.fence(frame.every if active is None else np.flatnonzero(active), scope, words.get("sem") or "acq_rel")
 
 
-@binds("trap")
-def _bind_trap(builder: Builder, node: Instruction, bound: Bound) -> Step:
-    expect(builder, node, 0)
-    return Step("trap", node, bound)
+binds_alone("trap")
 
 
 @runs("trap")
