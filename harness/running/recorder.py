@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -43,6 +44,7 @@ from ptxdiff.records import (
     splits,
     unpacked,
 )
+from ptxdiff.records.causes import FailureBlock, blocks, shown_first
 from ptxdiff.records.escaping import terminal
 from ptxdiff.records.lock import lock_of
 from ptxdiff.running.environment import environment, other_environment
@@ -51,12 +53,6 @@ if TYPE_CHECKING:
     from ptxdiff.jobs import Backend
     from ptxdiff.running.assemblers import Chosen
     from ptxdiff.running.item import Item
-
-
-import copy
-from collections.abc import Iterator
-
-from ptxdiff.records.causes import FailureBlock, blocks, shown_first
 
 DIED = "the process that ran it died: killed, out of memory, or crashed; --ptx-resume runs it again"
 
