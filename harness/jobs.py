@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
+import numpy as np
+
 from ptxdiff.model.case import Case
 from ptxdiff.model.compilers import PtxasChoice
 from ptxdiff.model.dialect import AsmCall
@@ -151,6 +153,12 @@ class Outcome:
     weakest: str = ""
     fused: Mapping[str, str] = field(default_factory=dict)
     ended: str = ""
+
+
+def same_bits(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether the outputs of two runs are the same, bit for bit."""
+    alike = (np.asarray(one[n]).tobytes() == np.asarray(other[n]).tobytes() for n in one if n in other)
+    return one.keys() == other.keys() and all(alike)
 
 
 class Backend(Protocol):

@@ -180,10 +180,10 @@ def counted(states: Iterable[str]) -> str:
     """States in words, the worst first: `76 of 78 fail, 2 pass`, or `78 pass` if all are equal."""
     counts = sorted(Counter(states).items(), key=lambda c: RANK[c[0]])
     total = sum(n for _, n in counts)
-    words = [f"{n:,} {STATES[name].word}" for name, n in counts]
+    parts = [f"{n:,} {STATES[name].word}" for name, n in counts]
     if len(counts) > 1:
-        words[0] = f"{counts[0][1]:,} of {total:,} {STATES[counts[0][0]].word}"
-    return ", ".join(words)
+        parts[0] = f"{counts[0][1]:,} of {total:,} {STATES[counts[0][0]].word}"
+    return ", ".join(parts)
 
 
 @dataclass
@@ -264,8 +264,8 @@ class FailureGroup:
     @property
     def backends(self) -> list[str]:
         """The backends that ran it, a device first."""
-        found = {r.key.backend for r in self.results}
-        return [b for b in BACKENDS if b in found] + sorted(found.difference(BACKENDS))
+        names = {r.key.backend for r in self.results}
+        return [b for b in BACKENDS if b in names] + sorted(names.difference(BACKENDS))
 
     @property
     def targets(self) -> list[str]:
@@ -348,13 +348,13 @@ class View:
         members: dict[tuple[str, str, str], list[FailureGroup]] = defaultdict(list)
         for g in self.failures:
             members[(g.state.name, g.case, g.variant)].append(g)
-        found = []
+        of_variants = []
         for groups in members.values():
             easiest = sorted(groups, key=lambda g: (not g.cause, simplicity(g.simplest)))
             simplest = shown_first([g.simplest for g in easiest])  # as the terminal shows it
             results = [r for g in groups for r in g.results]
-            found.append(replace(groups[0], results=results, simplest=simplest, kinds=len(groups)))
-        return sorted(found, key=lambda g: (RANK[g.state.name], -len(g.targets)))
+            of_variants.append(replace(groups[0], results=results, simplest=simplest, kinds=len(groups)))
+        return sorted(of_variants, key=lambda g: (RANK[g.state.name], -len(g.targets)))
 
     @cached_property
     def expected(self) -> list[FailureGroup]:
@@ -364,10 +364,10 @@ class View:
     @cached_property
     def splits(self) -> dict[str, list[Split]]:
         """By case, the targets and variants with different bits."""
-        found: dict[str, list[Split]] = defaultdict(list)
+        splits_by_case: dict[str, list[Split]] = defaultdict(list)
         for split in splits(self.records.results, self.records.disagreements):
-            found[split.case].append(split)
-        return found
+            splits_by_case[split.case].append(split)
+        return splits_by_case
 
     @cached_property
     def shown_targets(self) -> list[str]:
@@ -385,14 +385,14 @@ class View:
     def families(self) -> list[Family]:
         """The rows by family, in the order of names. Cases without one are `other`, the last; "" if no case has one."""
         rest = "other" if any(info.family for info in self.records.cases.values()) else ""
-        found: dict[str, Family] = {}
+        families: dict[str, Family] = {}
         for case in self.cases:
             info = self.info(case)
             name = (info.family if info else "") or rest
-            family = found.setdefault(name, Family(name, [], []))
+            family = families.setdefault(name, Family(name, [], []))
             family.cases.append(case)
             family.rows += self.case_rows(case)
-        return sorted((f for f in found.values() if f.rows), key=lambda f: (f.name == rest, f.name))
+        return sorted((f for f in families.values() if f.rows), key=lambda f: (f.name == rest, f.name))
 
     def case_rows(self, case: str) -> list[Row]:
         """The rows of one case."""
@@ -414,12 +414,12 @@ def view(records: RunRecords) -> View:
     rows: dict[tuple[str, str], Row] = {}
 
     def row(case: str, variant: str) -> Row:
-        found = rows.get((case, variant))
-        if found is None:
+        row_found = rows.get((case, variant))
+        if row_found is None:
             info = records.cases[case].variants.get(variant) if case in records.cases else None
             cells = {t: Cell(case, variant, t) for t in targets}
-            found = rows[(case, variant)] = Row(case, variant, info, cells)
-        return found
+            row_found = rows[(case, variant)] = Row(case, variant, info, cells)
+        return row_found
 
     for name, case in records.cases.items():
         for variant in case.variants:
@@ -442,12 +442,12 @@ def failure_groups(results: Iterable[Result]) -> list[FailureGroup]:
     for members in items.values():
         firsts.append(shown_first(sorted(members, key=lambda r: (not r.offenders, simplicity(r)))))
         members_of[id(firsts[-1])] = members
-    found = []
+    groups = []
     for block in blocks(sorted(firsts, key=simplicity)):
         members = [r for one in (block.first, *block.others) for r in members_of[id(one)]]
         k = block.first.key
-        found.append(FailureGroup(k.case, k.variant, STATES[state_of(block.first)], members, block.first))
-    return sorted(found, key=lambda g: (RANK[g.state.name], g.case, g.variant, -len(g.targets), g.anchor))
+        groups.append(FailureGroup(k.case, k.variant, STATES[state_of(block.first)], members, block.first))
+    return sorted(groups, key=lambda g: (RANK[g.state.name], g.case, g.variant, -len(g.targets), g.anchor))
 
 
 def offender_of(r: Result) -> Offender | None:
@@ -457,8 +457,8 @@ def offender_of(r: Result) -> Offender | None:
 
 def command_of(r: Result) -> str:
     """The command that repeats a failing result, as its message has it; "" if there is none."""
-    found = re.search(r"(?m)^  repeat    (.+)$", r.message)
-    return found[1] if found else ""
+    line = re.search(r"(?m)^  repeat    (.+)$", r.message)
+    return line[1] if line else ""
 
 
 def simplicity(r: Result) -> tuple[object, ...]:
@@ -475,10 +475,10 @@ def readability(r: Result) -> tuple[object, ...]:
 
 def with_sass(results: Iterable[Result]) -> list[Result]:
     """The same results; those without SASS get that of another result with the same PTX."""
-    found = list(results)
-    sass = {(r.key.target, r.key.fusion, r.ptx): r.sass for r in found if r.ptx and r.sass}
-    others = ("" if r.sass else sass.get((r.key.target, r.key.fusion, r.ptx), "") for r in found)
-    return [replace(r, sass=other) if other else r for r, other in zip(found, others, strict=True)]
+    shown = list(results)
+    sass = {(r.key.target, r.key.fusion, r.ptx): r.sass for r in shown if r.ptx and r.sass}
+    others = ("" if r.sass else sass.get((r.key.target, r.key.fusion, r.ptx), "") for r in shown)
+    return [replace(r, sass=other) if other else r for r, other in zip(shown, others, strict=True)]
 
 
 def target_order(target: str) -> tuple[int, str]:
@@ -519,8 +519,8 @@ RUNS_NAMED = 2
 
 def _date(run: str) -> str:
     """The date at the start of a run's id, as `2026-03-01`; "" if it has none."""
-    found = re.match(r"(\d{4})-?(\d\d)-?(\d\d)T", run)
-    return "-".join(found.groups()) if found else ""
+    date = re.match(r"(\d{4})-?(\d\d)-?(\d\d)T", run)
+    return "-".join(date.groups()) if date else ""
 
 
 def reasons(results: Iterable[Result], states: Sequence[str]) -> list[tuple[str, str, list[Result]]]:

@@ -94,12 +94,12 @@ def launched(launch: Relaunch[L], same: Callable[[L, L], bool]) -> tuple[L, bool
 def _counted(states: Sequence[bytes]) -> list[bytes]:
     """The variables after 2^k launches, where each word grows by the same number at every launch; else none."""
     whole = len(states[0]) - len(states[0]) % WORD
-    words = np.array([np.frombuffer(s[:whole], np.uint32) for s in states])
-    steps: NDArray[np.uint32] = np.diff(words, axis=0)
-    if not len(words[0]) or (steps != steps[0]).any() or len({s[whole:] for s in states}) > 1:
+    state_words = np.array([np.frombuffer(s[:whole], np.uint32) for s in states])
+    steps: NDArray[np.uint32] = np.diff(state_words, axis=0)
+    if not len(state_words[0]) or (steps != steps[0]).any() or len({s[whole:] for s in states}) > 1:
         return []
     counts = [1 << k for k in range(COUNTED) if 1 << k > LAUNCHES] + [(1 << COUNTED) - 1]
-    return [(words[0] + steps[0] * np.uint32(n)).astype(np.uint32).tobytes() + states[0][whole:] for n in counts]
+    return [(state_words[0] + steps[0] * np.uint32(n)).astype(np.uint32).tobytes() + states[0][whole:] for n in counts]
 
 
 @dataclass(frozen=True)
@@ -248,9 +248,9 @@ def _approximate_outputs(kernel: CompiledKernel, loaded: Kernel) -> dict[str, tu
     markers = {t.name: _Pointer(t.name) for t in kernel.launch.tensors}
     given = zip(loaded.parameters, entry_parameters(kernel.launch, kernel.compilation, markers), strict=False)
     pointers = {p.name: value.tensor for p, value in given if isinstance(value, _Pointer)}
-    found = approximate_tensors(loaded.program, pointers, ordered=not loaded.synchronises)
+    names_by_tensor = approximate_tensors(loaded.program, pointers, ordered=not loaded.synchronises)
     everything = _approximate(loaded)  # for a tensor that no parameter points to, the analysis has no answer
-    return {t.name: names for t in kernel.launch.outputs if (names := found.get(t.name, everything))}
+    return {t.name: names for t in kernel.launch.outputs if (names := names_by_tensor.get(t.name, everything))}
 
 
 @dataclass(frozen=True)
@@ -269,16 +269,16 @@ def _fault(job: Job, kernel: CompiledKernel, error: PtxError) -> Outcome:
         return Outcome("unsupported", error_line(error))
     if isinstance(error, NotElementwise):
         return Outcome("not run", error_line(error))
-    words, element = error_line(error), 0
-    if isinstance(error, UndefinedBits) and (found := _undefined_in_asm(job)):
-        words, element = found
+    message, element = error_line(error), 0
+    if isinstance(error, UndefinedBits) and (in_asm := _undefined_in_asm(job)):
+        message, element = in_asm
     elif (asm := asm_line(kernel.compilation.ptx, error.line)) and _in_users_asm(kernel.compilation, asm):
-        words = f"{words} | line {asm.number} of the inline asm that {asm.call} calls"
-    words = _INLINED.sub("", _OUR_TEMPLATE.sub("", words))
+        message = f"{message} | line {asm.number} of the inline asm that {asm.call} calls"
+    message = _INLINED.sub("", _OUR_TEMPLATE.sub("", message))
     if isinstance(error, ExecutionError) and not isinstance(error, TimeLimit):
         undefined = isinstance(error, UndefinedBits)
-        return Outcome("ran", findings=(words,), evidence="specification", undefined=undefined, element=element)
-    return Outcome("error", words)
+        return Outcome("ran", findings=(message,), evidence="specification", undefined=undefined, element=element)
+    return Outcome("error", message)
 
 
 def _in_users_asm(compilation: Compilation, line: AsmLine) -> bool:
@@ -304,12 +304,12 @@ def _undefined_in_asm(job: Job) -> tuple[str, int] | None:
     try:
         run_once(job, asm_form(job.case, job.variant, job.setup.pack), job.inputs, {})
     except UndefinedBits as error:
-        words = f"asm {error_line(error)}"
+        message = f"asm {error_line(error)}"
         if error.element is None:
-            return words, 0
+            return message, 0
         values = {n: np.asarray(u).reshape(-1)[error.element] for n, u in job.inputs.items()}
         bits = (f"{n} = 0x{u.view(f'u{u.itemsize}'):0{2 * u.itemsize}x}" for n, u in values.items())
-        return f"{words} | at {', '.join(bits)}", error.element
+        return f"{message} | at {', '.join(bits)}", error.element
     except PtxError:
         pass
     return None
@@ -450,10 +450,10 @@ class EmulatedTensor:
         if unwritten is None or 0 in self.tensor.shape:
             return []
         between = self.layout.forbidden(is_input=False)[self.layout.span]
-        found = never_written(self.tensor.name, unwritten & ~between)
+        findings = never_written(self.tensor.name, unwritten & ~between)
         if beyond := int((~unwritten & between).sum()):
-            found.append(f"{beyond} bytes between the rows of {self.tensor.name} were overwritten")
-        return found
+            findings.append(f"{beyond} bytes between the rows of {self.tensor.name} were overwritten")
+        return findings
 
 
 # ---- The evidence of a pass on emulated bits -------------------------------------------------------------------------
@@ -468,12 +468,12 @@ def with_evidence(outcome: Outcome, forms: tuple[str, ...], approximate: tuple[s
     evidence = "model" if rounded else evidence_of(forms, approximate, job.target)
     if evidence != "model" or outcome.status != "ran":
         return replace(outcome, evidence=evidence)
-    words = (
+    note = (
         "approximate instructions are rounded to nearest, which no GPU does"
         if rounded
         else f"approximate instructions have the bits of {GENERATION}'s unit, which were not confirmed for {job.target}"
     )
-    return replace(outcome, evidence=evidence, notes=(*outcome.notes, words))
+    return replace(outcome, evidence=evidence, notes=(*outcome.notes, note))
 
 
 def evidence_of(forms: tuple[str, ...], approximate: tuple[str, ...], target: str) -> Evidence:

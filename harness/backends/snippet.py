@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxdiff.emulator import KERNEL_SECONDS
-from ptxdiff.jobs import Job, Outcome
+from ptxdiff.jobs import Job, Outcome, same_bits
 from ptxdiff.model.arguments import format_of
 from ptxdiff.model.case import Case
 from ptxdiff.model.derive import AsmForm, asm_form
@@ -139,7 +139,7 @@ def run_shared(job: Job, form: AsmForm, fuse: bool, limit: float) -> Outcome:
             outputs = run_once(job, form, units, share, fuse, limit)
         except PtxError as e:
             return Outcome("ran", outputs=plain, findings=(f"{words}: {error_line(e)}",), notes=notes)
-        if not _same_bits(expected, outputs):
+        if not same_bits(expected, outputs):
             # The report shows outputs beside the job's inputs, so outputs of other inputs are not returned.
             shown = outputs if expected is plain else plain
             return Outcome("ran", outputs=shown, findings=(words,), notes=notes)
@@ -187,7 +187,3 @@ def _words(case: Case, form: AsmForm, hazard: Hazard) -> str:
 
 def _where(hazard: Hazard) -> str:
     return f" where the two inputs ${hazard.tied} and ${hazard.input} are equal" if hazard.tied >= 0 else ""
-
-
-def _same_bits(one: Mapping[str, Any], two: Mapping[str, Any]) -> bool:
-    return all(np.asarray(one[n]).tobytes() == np.asarray(two[n]).tobytes() for n in one)

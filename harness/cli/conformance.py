@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import ast
 import json
+import math
 import textwrap
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from fnmatch import fnmatchcase
@@ -22,10 +23,6 @@ if TYPE_CHECKING:
     from ptxdiff.conformance.cuda import CudaContext
     from ptxdiff.conformance.ledger import Entry, Ledger
     from ptxdiff.conformance.measure import Tally
-
-
-import math
-from collections.abc import Sequence
 
 INPUTS, TILES = 1 << 28, 1 << 20
 """The default number of inputs of a form, and of tiles of a matrix product."""

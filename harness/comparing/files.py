@@ -122,31 +122,31 @@ def compare_files(
     names = list(variants)
     case = replace(loaded.case, variants=_on_the_same_inputs(variants))
     items = [Item(replace(loaded, case=case), name, target, "emulator") for name in names]
-    found = FileComparison((ComparedFile(names[0]), ComparedFile(names[1])), target)
+    comparison = FileComparison((ComparedFile(names[0]), ComparedFile(names[1])), target)
     backend = EmulatorBackend()
     plans = [list(jobs(i, backend, effort)) for i in items]
     _same_inputs(*plans)
     for (key, one), (_, other) in zip(*plans, strict=True):
         where = f"{key.input_set} ({key.shape or 'one'}{', alignment ' + str(key.alignment)}, fusion {key.fusion})"
         if one is None or other is None:
-            found.left_out.append(where)
+            comparison.left_out.append(where)
             continue
         pair = (one, other)
         outcomes = tuple(backend.run(job) for job in pair)
-        for file, outcome in zip(found.files, outcomes, strict=True):
+        for file, outcome in zip(comparison.files, outcomes, strict=True):
             if outcome.status != "ran":
                 file.refused = outcome.words
-        if any(f.refused for f in found.files):
-            return found
-        if not found.runs:
-            found.launches = _launches(pair)
-        found.runs.append(where)
-        found.evidence = min(found.evidence, *(o.evidence for o in outcomes), key=EVIDENCE.index)
-        for item, job, outcome, file in zip(items, pair, outcomes, found.files, strict=True):
+        if any(f.refused for f in comparison.files):
+            return comparison
+        if not comparison.runs:
+            comparison.launches = _launches(pair)
+        comparison.runs.append(where)
+        comparison.evidence = min(comparison.evidence, *(o.evidence for o in outcomes), key=EVIDENCE.index)
+        for item, job, outcome, file in zip(items, pair, outcomes, comparison.files, strict=True):
             _note(file, outcome)
             _judge(item, backend, job, outcome, file)
-        _compare(found, key, pair, (outcomes[0], outcomes[1]))
-    return found
+        _compare(comparison, key, pair, (outcomes[0], outcomes[1]))
+    return comparison
 
 
 def _on_the_same_inputs(variants: Mapping[str, PtxVariant]) -> dict[str, Variant]:
@@ -173,15 +173,15 @@ def _same_inputs(one: Plan, other: Plan) -> None:
 
 def _launches(pair: tuple[Job, Job]) -> tuple[str, str]:
     """Grid and block of the two launches in words; two empty strings if they are equal."""
-    words = []
+    launches = []
     for job in pair:
         kernel = compile_job(job)
         if isinstance(kernel, Outcome):
             return ("", "")
         made = placed(job, kernel, fuse=False)
         grid, block = ("x".join(map(str, s)) for s in ((*made.grid, 1, 1)[:3], (*made.block, 1, 1)[:3]))
-        words.append(f"{grid} blocks of {block} threads")
-    return ("", "") if words[0] == words[1] else (words[0], words[1])
+        launches.append(f"{grid} blocks of {block} threads")
+    return ("", "") if launches[0] == launches[1] else (launches[0], launches[1])
 
 
 def _note(file: ComparedFile, outcome: Outcome) -> None:
@@ -244,9 +244,9 @@ def _compare(found: FileComparison, key: Key, pair: tuple[Job, Job], outcomes: t
             _count(found.distinct.setdefault(name, set()), np.asarray(bits))
     readings = [(a.outputs, b.outputs, "", (_fused(a), _fused(b)))]
     if a.alternative or b.alternative:
-        words = "without fused multiply-adds, which ptxas may or may not use"
-        readings.append((a.alternative or a.outputs, b.alternative or b.outputs, words, (False, False)))
-    for left, right, words, fuse in readings:
+        reading = "without fused multiply-adds, which ptxas may or may not use"
+        readings.append((a.alternative or a.outputs, b.alternative or b.outputs, reading, (False, False)))
+    for left, right, reading, fuse in readings:
         judgement = judge_same(case, pair[0].inputs, left, right)
         found.codes += judgement.total
         if not judgement.different and not all(_equal(left[n], right[n]) for n in left):
@@ -257,7 +257,7 @@ def _compare(found: FileComparison, key: Key, pair: tuple[Job, Job], outcomes: t
         for name, count in judgement.classes.items():
             found.classes[name] = found.classes.get(name, 0) + count
         if found.first is None:
-            found.first, found.key, found.reading = judgement.offenders[0], key, words
+            found.first, found.key, found.reading = judgement.offenders[0], key, reading
             _locate(found, pair, fuse, found.first)
 
 
@@ -306,14 +306,14 @@ VERDICTS = {
 def headline(found: FileComparison) -> str:
     """The verdict in one line."""
     a, b = (f.name for f in found.files)
-    words = VERDICTS[found.verdict].format(
+    verdict = VERDICTS[found.verdict].format(
         refused=" and ".join(f.name for f in found.files if f.refused),
         differing=found.differing,
         codes=found.codes,
         classes=", ".join(f"{k} {n}" for k, n in found.classes.items()),
         constant=", ".join(found.constant_outputs),
     )
-    return f"{a} and {b} on {found.target}: {words}"
+    return f"{a} and {b} on {found.target}: {verdict}"
 
 
 def message(found: FileComparison) -> str:
@@ -328,12 +328,12 @@ def _lines(found: FileComparison) -> Iterator[str]:
         yield f"  inputs    {', '.join(sets)}, in {len(found.runs)} runs of each file; equal bits on these are no proof"
         yield f"  evidence  {EVIDENCE_WORDS[found.evidence]}"
     if any(found.launches):
-        launches = "; ".join(f"{f.name} in {words}" for f, words in zip(found.files, found.launches, strict=True))
+        launches = "; ".join(f"{f.name} in {text}" for f, text in zip(found.files, found.launches, strict=True))
         yield f"  launches  {launches}"
     if found.left_out:
         yield f"  left out  {', '.join(found.left_out)}: too many inputs to hold"
     for file in found.files:
-        yield from (f"  {words}" for words in about(file))
+        yield from (f"  {text}" for text in about(file))
     if found.first is not None and found.key is not None:
         yield f"  first     {first_words(found)}"
         names = [f.name for f in found.files]

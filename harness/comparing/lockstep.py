@@ -115,9 +115,10 @@ def locate(a: Followed, b: Followed, output: str, unit: int) -> ShownDifference:
         narrow = _of_unit(a, left, output, unit), _of_unit(b, right, output, unit)
         if narrow[0] is None or narrow[1] is None:
             lost = (a, b)[0 if narrow[0] is None else 1].name
-            words = f"both files store {output}[{unit}], but the register of {lost} that holds it cannot be determined"
-            found = TraceDifference("values", left.step, right.step)
-            return replace(_found((a, b), traces, found, 0), words=words, basis=_NOT_ALIGNED)
+            both = f"both files store {output}[{unit}]"
+            message = f"{both}, but the register of {lost} that holds it cannot be determined"
+            difference = TraceDifference("values", left.step, right.step)
+            return replace(_found((a, b), traces, difference, 0), words=message, basis=_NOT_ALIGNED)
         return _through_threads((a, b), traces, (narrow[0], narrow[1]), alike=False)
     except TooLong as error:
         return _nothing(f"not traced: {error.message}")
@@ -146,12 +147,12 @@ def locate_fault(a: Followed, b: Followed) -> ShownDifference:
         pair = (at, counterpart) if wrong is a else (counterpart, at)
         if pair[0] is None or pair[1] is None:
             return _one_sided((a, b), traces, pair, "the place of the fault")
-        found = _found((a, b), traces, trace_difference(*traces, (Reached(pair[0]), Reached(pair[1]))), hops=0)
-        refused = found.steps[0 if wrong is a else 1]
+        shown = _found((a, b), traces, trace_difference(*traces, (Reached(pair[0]), Reached(pair[1]))), hops=0)
+        refused = shown.steps[0 if wrong is a else 1]
         if refused is not None and refused.line == at.line and counterpart is not None:
-            words = f"{wrong.name} makes an illegal access: {fault.message}"
-            return replace(found, words=words, basis=_FAULT)
-        return found
+            message = f"{wrong.name} makes an illegal access: {fault.message}"
+            return replace(shown, words=message, basis=_FAULT)
+        return shown
     except TooLong as error:
         return _nothing(f"not traced: {error.message}")
 
@@ -166,8 +167,8 @@ def _fault_alone(wrong: Followed, sides: tuple[Followed, Followed], thread: int,
     """The instruction with a fault alone, because with different launches no thread of the other file corresponds."""
     trace = wrong.trace(thread)
     last = _shown(wrong.name, trace, trace.steps[-1]) if trace.steps else None
-    words = f"{wrong.name} makes an illegal access: {fault.message}"
-    return ShownDifference(words, _NO_THREAD, (last, None) if wrong is sides[0] else (None, last))
+    message = f"{wrong.name} makes an illegal access: {fault.message}"
+    return ShownDifference(message, _NO_THREAD, (last, None) if wrong is sides[0] else (None, last))
 
 
 def _of_unit(one: Followed, sink: Reached, output: str, unit: int) -> Reached | None:
@@ -193,13 +194,13 @@ def _through_threads(
     """Follow the differing values back, also into other threads that made them."""
     threads = 0
     for _ in range(HOPS):
-        found = trace_difference(*traces, at, alike)
-        if found.elsewhere is None:
-            return _found(sides, traces, found, threads, alike)
-        there = tuple(s.trace(stored.thread) for s, stored in zip(sides, found.elsewhere, strict=True))
-        steps = tuple(reached(t, stored) for t, stored in zip(there, found.elsewhere, strict=True))
+        difference = trace_difference(*traces, at, alike)
+        if difference.elsewhere is None:
+            return _found(sides, traces, difference, threads, alike)
+        there = tuple(s.trace(stored.thread) for s, stored in zip(sides, difference.elsewhere, strict=True))
+        steps = tuple(reached(t, stored) for t, stored in zip(there, difference.elsewhere, strict=True))
         if steps[0] is None or steps[1] is None or steps[0] == at[0]:
-            return _found(sides, traces, found, threads, alike)
+            return _found(sides, traces, difference, threads, alike)
         threads += there[0].thread != traces[0].thread
         traces, at = (there[0], there[1]), (steps[0], steps[1])
     far = _found(sides, traces, TraceDifference("values", at[0].step, at[1].step), threads, alike)
@@ -224,10 +225,10 @@ def _fault(one: Followed) -> PtxError | None:
 
 def _thread_of(fault: PtxError, one: Followed) -> int | None:
     """The number in the grid of the thread that a fault names; None if it names none."""
-    found = _WHO.search(fault.message)
-    if found is None:
+    match = _WHO.search(fault.message)
+    if match is None:
         return None
-    thread, *block = map(int, found.groups())
+    thread, *block = map(int, match.groups())
     made = one.placed()
     size = made.loaded.cluster or (1, 1, 1)
     whole = [g // s for g, s in zip((*made.grid, 1, 1), size, strict=False)]
@@ -283,7 +284,7 @@ def _found(
     hops: int,
     alike: bool = True,
 ) -> ShownDifference:
-    words = {
+    message = {
         "operands": "the same operands, but different results",
         "addresses": "different values are read here",
         "values": "the first values that the other file never has",
@@ -291,11 +292,11 @@ def _found(
         "elsewhere": "different values are read here",
     }[found.kind]
     if found.kind in ("operands", "addresses") and found.a is not None and found.b is not None:
-        words = _operand_words(found.a, found.b) or words
+        message = _operand_words(found.a, found.b) or message
     if hops:
-        words += f"; the value went through {hops} other thread{'s' * (hops > 1)} to the store"
+        message += f"; the value went through {hops} other thread{'s' * (hops > 1)} to the store"
     steps = tuple(_shown(s.name, t, step) for s, t, step in zip(sides, traces, (found.a, found.b), strict=True))
-    return ShownDifference(words, ("" if alike else _UNLIKE) + _BASIS[found.kind], (steps[0], steps[1]))
+    return ShownDifference(message, ("" if alike else _UNLIKE) + _BASIS[found.kind], (steps[0], steps[1]))
 
 
 def _operand_words(a: ThreadStep, b: ThreadStep) -> str:
@@ -322,8 +323,8 @@ def _one_sided(
         return _found(sides, traces, branch, 0)
     here = 0 if at[0] is not None else 1
     steps = tuple(_shown(s.name, t, step) for s, t, step in zip(sides, traces, at, strict=True))
-    words = f"only {sides[here].name} reaches {place}; the thread of {sides[1 - here].name} ends before that"
-    return ShownDifference(words, "No branch with equal conditions differs in the two threads.", (steps[0], steps[1]))
+    message = f"only {sides[here].name} reaches {place}; the thread of {sides[1 - here].name} ends before that"
+    return ShownDifference(message, "No branch with equal conditions differs in the two threads.", (steps[0], steps[1]))
 
 
 def _shown(file: str, trace: ThreadTrace, step: ThreadStep | None) -> ShownStep | None:

@@ -97,13 +97,13 @@ def trace_difference(
     alike: whether both files have the same launch, so that threads of equal number do equal work.
     """
     both = _TracePair(_TraceValues(a, alike), _TraceValues(b, alike), alike)
-    found = both.walk(*at)
+    difference = both.walk(*at)
     if not alike:
-        return found
+        return difference
     branch = both.branches()
-    if branch is not None and _before(branch, found):
+    if branch is not None and _before(branch, difference):
         return branch
-    return found
+    return difference
 
 
 def branch_difference(a: ThreadTrace, b: ThreadTrace) -> TraceDifference | None:
@@ -122,17 +122,17 @@ def stored_registers(store: ThreadStep) -> list[tuple[int, int, SeenOperand]]:
     """The registers that a store writes to memory, as (first byte, end, register); empty if they cannot be
     determined."""
     for begin in range(len(store.reads)):
-        found, at = [], 0
+        registers, at = [], 0
         for operand in store.reads[begin:]:
             size = min(operand.width // 8, len(store.data) - at)
             if operand.value is None or size <= 0:
                 break
             if operand.value.to_bytes(-(-operand.width // 8), "little")[:size] != store.data[at : at + size]:
                 break
-            found.append((at, at + size, operand))
+            registers.append((at, at + size, operand))
             at += size
         if store.data and at == len(store.data):
-            return found
+            return registers
     return []
 
 
@@ -192,8 +192,8 @@ class _TraceValues:
         stored = next((s for s in step.origins if s is not None), None)
         if stored is None or stored.thread != self.trace.thread:
             return None
-        found = self.trace.at(stored.time)
-        return found if found is not None and found.stores else None
+        store = self.trace.at(stored.time)
+        return store if store is not None and store.stores else None
 
 
 class _TracePair:
@@ -203,13 +203,13 @@ class _TracePair:
     def walk(self, at: Reached, beside: Reached) -> TraceDifference:
         """Search back from two instructions with different results. Each turn goes to an earlier time, so it ends."""
         while (one := at.step).opcode == (other := beside.step).opcode:
-            found = None if at.sent or beside.sent else self._elsewhere(at, beside)
-            if found is None:
-                found = self._guarded(one, other)
-            if isinstance(found, TraceDifference):
-                return found
-            if found is not None:
-                at, beside = found
+            step_back = None if at.sent or beside.sent else self._elsewhere(at, beside)
+            if step_back is None:
+                step_back = self._guarded(one, other)
+            if isinstance(step_back, TraceDifference):
+                return step_back
+            if step_back is not None:
+                at, beside = step_back
                 continue
             if not self.alike and one.loads and other.loads:
                 return TraceDifference("addresses", one, other)
@@ -238,10 +238,10 @@ class _TracePair:
             return self._differing_element(_loaded(at), _loaded(beside), one, other)
         mine, theirs = at.made_of(), beside.made_of()
         if bool(mine) and len(mine) == len(theirs):
-            found = self._differing_element(mine, theirs, one, other)
-            if found is None and one.step.facts.product in _WHOLE and _equal(mine, theirs):
+            difference = self._differing_element(mine, theirs, one, other)
+            if difference is None and one.step.facts.product in _WHOLE and _equal(mine, theirs):
                 return TraceDifference("operands", one, other)  # the operand registers also hold other elements
-            return found
+            return difference
         if mine or theirs:
             return TraceDifference("values", one, other)
         return self._shuffled(one, other)
@@ -259,8 +259,8 @@ class _TracePair:
         if x.stored is None and y.stored is None:
             return TraceDifference("values", one, other)
         if x.stored is not None and y.stored is not None:
-            found = self._own(x.stored, y.stored)
-            return found or TraceDifference("elsewhere", one, other, (x.stored, y.stored))
+            makers = self._own(x.stored, y.stored)
+            return makers or TraceDifference("elsewhere", one, other, (x.stored, y.stored))
         by = self.a.trace.at(x.stored.time) if x.stored is not None and self._is_own(self.a, x.stored) else None
         to = self.b.trace.at(y.stored.time) if y.stored is not None and self._is_own(self.b, y.stored) else None
         return TraceDifference("values", by or one, to or other)
@@ -272,8 +272,8 @@ class _TracePair:
         """The instructions of the two traced threads that made two values; None if another thread made one."""
         if not (self._is_own(self.a, one) and self._is_own(self.b, other)):
             return None
-        found = reached(self.a.trace, one), reached(self.b.trace, other)
-        return (found[0], found[1]) if found[0] is not None and found[1] is not None else None
+        makers = reached(self.a.trace, one), reached(self.b.trace, other)
+        return (makers[0], makers[1]) if makers[0] is not None and makers[1] is not None else None
 
     def _followable(
         self, stores: bool, x: SeenOperand, y: SeenOperand, one: ThreadStep | None, other: ThreadStep | None
@@ -336,8 +336,9 @@ class _TracePair:
                     return TraceDifference("branch", a[first + k], b[begin + k])
                 if [w.value for w in x.made.writes] == [w.value for w in y.made.writes]:
                     return TraceDifference("branch", a[first + k], b[begin + k])  # one branch negates the predicate
-                found = self.walk(Reached(x.made), Reached(y.made))
-                return TraceDifference("branch", x.made, y.made) if found.a is x.made and found.b is y.made else found
+                difference = self.walk(Reached(x.made), Reached(y.made))
+                begun_here = difference.a is x.made and difference.b is y.made
+                return TraceDifference("branch", x.made, y.made) if begun_here else difference
         return None
 
     def _condition(self, side: _TraceValues, branch: ThreadStep) -> _Condition:
@@ -414,18 +415,18 @@ _FLOAT = {"lt": ("lt", True), "geu": ("lt", False), "ge": ("ge", True), "ltu": (
 
 def _first(own: _TraceValues, other: _TraceValues, start: ThreadStep) -> ThreadStep:
     """The earliest instruction on the way to `start` whose value the other trace never has."""
-    found, todo = {start.number}, [start]
+    numbers, todo = {start.number}, [start]
     while todo:
         step = todo.pop()
         behind = [(o, own.maker(o)) for o in own.computed_from(step)]
-        if (store := own.own_store(step)) is not None and store.number not in found:
-            found.add(store.number)
+        if (store := own.own_store(step)) is not None and store.number not in numbers:
+            numbers.add(store.number)
             todo.append(store)
         for operand, made in behind:
-            if made is not None and made.number not in found and _new(own, other, operand, made):
-                found.add(made.number)
+            if made is not None and made.number not in numbers and _new(own, other, operand, made):
+                numbers.add(made.number)
                 todo.append(made)
-    return own.trace.steps[min(found)]
+    return own.trace.steps[min(numbers)]
 
 
 def _new(own: _TraceValues, other: _TraceValues, operand: SeenOperand, made: ThreadStep) -> bool:

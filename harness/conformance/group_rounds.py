@@ -136,13 +136,13 @@ def _hosted(tally: Tally, kernel: GroupKernel, operands: list[Array], got: Array
     """Compare the first tiles of the first round with the results of the definition's code on the host."""
     some = [x[:HOSTED] for x in operands]
     given = group_products.arrays(kernel, some)
-    found = Tally(tally.form, "")
-    group_products.compare(found, kernel, given, group_products.computed(kernel, some), got[:HOSTED])
+    host = Tally(tally.form, "")
+    group_products.compare(host, kernel, given, group_products.computed(kernel, some), got[:HOSTED])
     tally.hosted += KINDS
-    tally.offenders += found.offenders[: OFFENDERS - len(tally.offenders)]
-    if found.mismatches:
+    tally.offenders += host.offenders[: OFFENDERS - len(tally.offenders)]
+    if host.mismatches:
         # The rounds count these mismatches too, unless their comparison misses them.
-        tally.mismatches += found.mismatches
+        tally.mismatches += host.mismatches
 
 
 def _explained(
@@ -153,14 +153,14 @@ def _explained(
     for rolls, tile in wrong[: OFFENDERS - len(tally.offenders)]:
         one = _tile(operands, rolls, tile)
         given = group_products.arrays(kernel, one)
-        found = Tally(tally.form, "")
+        host = Tally(tally.form, "")
         got = group_products.on_device(device, kernel, given)
-        group_products.compare(found, kernel, given, group_products.computed(kernel, one), got)
-        if not found.mismatches:
+        group_products.compare(host, kernel, given, group_products.computed(kernel, one), got)
+        if not host.mismatches:
             tally.failure = "the definition gives other results on the device than on the host"
             return
         kind = products.KINDS[tile % KINDS]
-        tally.offenders += [replace(o, variant=o.variant.replace(products.KINDS[0], kind, 1)) for o in found.offenders]
+        tally.offenders += [replace(o, variant=o.variant.replace(products.KINDS[0], kind, 1)) for o in host.offenders]
 
 
 def _tile(operands: list[Array], rolls: list[int], tile: int) -> list[Array]:
@@ -240,17 +240,17 @@ def loaded(device: products.ProductDevice, kernel: GroupKernel, operands: list[A
     """The matrices of a layout on the device. Shifted ones lie there twice, so that a shift only changes an address."""
     gpu, tiles = device.gpu, len(operands[0])
     image, registers, c, *metadata = group_products.arrays(kernel, operands)
-    found = {"image": image, "registers": registers, **decoded(kernel, operands)}
+    matrices = {"image": image, "registers": registers, **decoded(kernel, operands)}
     if metadata:
-        found["metadata"] = metadata[0]
-    strides = {name: x.nbytes // tiles for name, x in found.items()}
+        matrices["metadata"] = metadata[0]
+    strides = {name: x.nbytes // tiles for name, x in matrices.items()}
     result = np.zeros_like(c)
     still = {
         "c": c, "d": result, "places": places(kernel), "flags": np.zeros(TURNS * tiles, np.uint32),
     }  # fmt: skip
     addresses: dict[str, int] = {}
     try:
-        for name, array in {**{k: np.concatenate([x, x]) for k, x in found.items()}, **still}.items():
+        for name, array in {**{k: np.concatenate([x, x]) for k, x in matrices.items()}, **still}.items():
             addresses[name] = gpu.allocate(array.nbytes)
             gpu.upload(addresses[name], array)
         check = source(_cpu(device.identity.target), constants(kernel))
@@ -264,10 +264,11 @@ def loaded(device: products.ProductDevice, kernel: GroupKernel, operands: list[A
 def constants(kernel: GroupKernel) -> tuple[int, ...]:
     """The constants of the comparison's kernel: see `devicemodel.agreed`."""
     product = kernel.product
-    words = 32 if product.a.type == "b1" else 1
+    per_word = 32 if product.a.type == "b1" else 1
     numbers = model_numbers(product.arithmetic).words()
     return (
-        product.b.k // words, product.a.k // words, int(product.storage is not None), int(kernel.bits == 16), *numbers
+        product.b.k // per_word, product.a.k // per_word, int(product.storage is not None),
+        int(kernel.bits == 16), *numbers
     )  # fmt: skip
 
 
@@ -279,14 +280,14 @@ def decoded(kernel: GroupKernel, operands: list[Array]) -> dict[str, Array]:
         for x, m in zip(operands, (product.a, product.b), strict=False)
     )
     across = packed(np.ascontiguousarray(b.transpose(0, 2, 1)), product.b.type)
-    found = {
+    codes = {
         "a": packed(a, product.a.type), "b": np.ascontiguousarray(across.transpose(0, 2, 1)),
         "w": np.zeros((len(a), 1, 1), np.int32),
     }  # fmt: skip
     if product.storage is not None:
         where = sparse_mma.kept(sparse_mma.chunks_of(operands[3].reshape(-1, 32), product.storage), product.storage)
-        found["w"] = where.reshape(a.shape).astype(np.int32)
-    return found
+        codes["w"] = where.reshape(a.shape).astype(np.int32)
+    return codes
 
 
 def places(kernel: GroupKernel) -> Array:
@@ -295,8 +296,8 @@ def places(kernel: GroupKernel) -> Array:
     word, half = np.divmod(table.reshape(16, -1).astype(np.int64), per)
     register, lane = np.divmod(word, 32)
     warps = np.arange(4)[:, None, None] * 32
-    found = (register * 128 + warps + lane) * per + half
-    return np.ascontiguousarray(found.reshape(64, -1).astype(np.int32))
+    positions = (register * 128 + warps + lane) * per + half
+    return np.ascontiguousarray(positions.reshape(64, -1).astype(np.int32))
 
 
 # The arithmetic of a warpgroup's product as a kernel ---------------------------------------------------------------
@@ -373,16 +374,16 @@ def _words(kind: str) -> Array | None:
 def _packed(codes: Array, kind: str) -> Array:
     form = FLOATS[kind]
     register_helpers()
-    found = _decoder()(codes, form.exponent, form.fraction, form.ignored, form.special)
-    return np.asarray(found)
+    packed = _decoder()(codes, form.exponent, form.fraction, form.ignored, form.special)
+    return np.asarray(packed)
 
 
 def _decoded(codes: Any, exponent: int, fraction: int, ignored: int, special: int) -> Any:
-    found = np.empty(len(codes), np.int32)
-    for place in range(len(codes)):
-        size, power, kind = _decode(codes[place], exponent, fraction, ignored, special)
-        found[place] = size << 16 | (max(power, _LOW) & 0x3FFF) << 2 | kind
-    return found
+    decoded_codes = np.empty(len(codes), np.int32)
+    for number in range(len(codes)):
+        size, power, kind = _decode(codes[number], exponent, fraction, ignored, special)
+        decoded_codes[number] = size << 16 | (max(power, _LOW) & 0x3FFF) << 2 | kind
+    return decoded_codes
 
 
 @cache
@@ -406,16 +407,16 @@ def _element(words: Any, place: Any, narrow: int) -> Any:
 @scalar
 def _non_finite(a: Any, b: Any, w: Any, at_a: Any, at_b: Any, n: int, start: int, stop: int, thin: int) -> Any:
     """What NaNs and infinities make of a block's products: 1 +infinity, 2 -infinity, more a NaN, 0: none are there."""
-    found = 0
+    kinds = 0
     for p in range(start, stop):
         q = np.int64(w[at_a + p]) if thin else p
         x, y = np.int64(a[at_a + p]), np.int64(b[at_b + q * n])
         of_x, of_y = x & 3, y & 3
         if of_x == 3 or of_y == 3 or (of_x == 2 and of_y == 0) or (of_x == 0 and of_y == 2):
-            found |= 4
+            kinds |= 4
         elif of_x == 2 or of_y == 2:
-            found |= 1 if (x < 0) == (y < 0) else 2
-    return found
+            kinds |= 1 if (x < 0) == (y < 0) else 2
+    return kinds
 
 
 @scalar
@@ -437,18 +438,18 @@ def _of_blocks(
             top = max(top, (x << 48 >> 50) + (y << 48 >> 50))
             special |= (x | y) & 2
             none |= np.int64((x & 3) == 0) | np.int64((y & 3) == 0)
-        found = 0
+        kinds = 0
         if special:
             if kind == 3:
-                found = 4
+                kinds = 4
             elif kind == 2:
-                found = 1 if size > 0 else 2
-            found |= _non_finite(a, b, w, at_a, at_b, n, start, stop, thin)
-        if found:
-            if found > 2:
+                kinds = 1 if size > 0 else 2
+            kinds |= _non_finite(a, b, w, at_a, at_b, n, start, stop, thin)
+        if kinds:
+            if kinds > 2:
                 code = 0x7FFF if half else 0x7FFFFFFF
             else:
-                code = (0x7C00 if half else 0x7F800000) | (0 if found == 1 else (0x8000 if half else 0x80000000))
+                code = (0x7C00 if half else 0x7F800000) | (0 if kinds == 1 else (0x8000 if half else 0x80000000))
             start = stop
             continue
         if none:
@@ -512,8 +513,8 @@ def agreed(
     count: Any = 0
     for q in range(8):
         column = i % groups + q * groups
-        place = tile * 64 * n + np.int64(places[row % 64 * n + column])
-        code: Any = _element(c, place, narrow)
+        position = tile * 64 * n + np.int64(places[row % 64 * n + column])
+        code: Any = _element(c, position, narrow)
         at_b = tile * deep * n + column
         if way == 0:
             code = _of_blocks(
@@ -523,7 +524,7 @@ def agreed(
             code = _of_integers(a, b, w, code, row * stored, at_b, n, stored, thin, saturate)
         else:
             code = _of_bits(a, b, code, row * stored, at_b, n, stored)
-        count += np.int64(code == _element(d, place, narrow))
+        count += np.int64(code == _element(d, position, narrow))
     return count
 
 
@@ -536,8 +537,8 @@ def on_host() -> Any:
     """`agreed` as a function of addresses, compiled for this machine."""
     numba = register_helpers()
     types = numba.types
-    words = types.CPointer(types.int32)
-    signature = types.int64(types.int64, *[words] * len(POINTERS), *[types.int64] * NUMBERS)
+    word_pointer = types.CPointer(types.int32)
+    signature = types.int64(types.int64, *[word_pointer] * len(POINTERS), *[types.int64] * NUMBERS)
     with wrapping():
         return numba.cfunc(signature, nopython=True, error_model="numpy")(agreed)
 

@@ -19,23 +19,19 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ptxdiff.emulator import isa
+from ptxdiff.emulator.isa.forms import FORMS, Bound
 from ptxdiff.emulator.targets import Target
 
 if TYPE_CHECKING:
     from ptxdiff.conformance.campaign import Measured
     from ptxdiff.conformance.fetch import Identity
     from ptxdiff.conformance.measure import Tally
-    from ptxdiff.emulator.isa.forms import Bound
-
-
-from types import MappingProxyType
-
-from ptxdiff.emulator import isa
-from ptxdiff.emulator.isa.forms import FORMS, Bound
 
 PATH = Path(__file__).with_name("ledger.jsonl")
 VERSION = 1

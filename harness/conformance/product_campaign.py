@@ -6,6 +6,7 @@ forms as possible reach the goal and the others get about the same time.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import multiprocessing as mp
 import os
@@ -13,31 +14,27 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from ptxdiff.conformance import products, sparse_tiles
 from ptxdiff.conformance.measure import Tally
 from ptxdiff.conformance.product_forms import bounds_of
 from ptxdiff.conformance.products import ProductDevice
+from ptxdiff.emulator.errors import NotElementwise, PtxError
+from ptxdiff.emulator.kernel.run import Buffer, load_kernel, run_kernel
+from ptxdiff.emulator.kernel.warp import sparse_mma
+from ptxdiff.emulator.numeric.vectorise import Array
 from ptxdiff.emulator.targets import Target
 from ptxdiff.processes.gpus import gpus
 
 if TYPE_CHECKING:
     from ptxdiff.conformance.fetch import Identity
     from ptxdiff.conformance.ledger import Ledger
-
-
-import hashlib
-from dataclasses import dataclass
-from functools import cache
-
-import numpy as np
-
-from ptxdiff.conformance import products, sparse_tiles
-from ptxdiff.emulator.errors import NotElementwise, PtxError
-from ptxdiff.emulator.kernel.run import Buffer, load_kernel, run_kernel
-from ptxdiff.emulator.kernel.warp import sparse_mma
-from ptxdiff.emulator.numeric.vectorise import Array
 
 LEAST = 2.0
 """Seconds that must be left to begin a form."""
@@ -217,7 +214,6 @@ def _places(number: int, target: str) -> list[tuple[int | None, str | None]]:
 
 TILES = 1 << 13
 """Tiles of one launch."""
-_WARPS = 4
 _SCALES = "%x{0}, {{0, 0}}, %x{1}, {{0, 0}}"
 _BEHIND = {"mma_sp": (1, "%x{0}, 0"), "mma_scaled": (2, _SCALES)}
 _BEHIND["mma_sp_scaled"] = (3, "%x{0}, 0, %x{1}, {{0, 0}}, %x{2}, {{0, 0}}")
@@ -247,17 +243,7 @@ def program(form: str, target: str) -> OtherKernel:
     extra, behind = _BEHIND[kind]
     counts = _counts(form)
     names = [*"abc", *"xyz"[:extra], "d"]
-    head = ", ".join(f".param .u64 {name}" for name in [*names, "tiles"])
-    lines = [
-        ".version 8.8", f".target {target}", ".address_size 64", f".visible .entry product({head}) {{",
-        f"  .reg .pred %p; .reg .b32 %x<{sum(counts) + extra}>; .reg .b32 %r<9>; .reg .b64 %q<9>;",
-        "  ld.param.u64 %q0, [tiles];",
-        "  mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mov.u32 %r5, %nctaid.x;",
-        f"  shr.u32 %r2, %r0, 5; mad.lo.u32 %r2, %r1, {_WARPS}, %r2; mul.lo.u32 %r5, %r5, {_WARPS};",
-        "  and.b32 %r3, %r0, 31;",
-        "AGAIN:",
-        "  cvt.u64.u32 %q1, %r2; setp.ge.u64 %p, %q1, %q0; @%p bra DONE;",
-    ]  # fmt: skip
+    lines = products.opening(target, names, f".reg .b32 %x<{sum(counts) + extra}>;")
     at, groups, moves = 0, [], []
     for name, count in zip(names, (*counts[1:], *[1] * extra, counts[0]), strict=True):
         groups.append("{" + ", ".join(f"%x{at + i}" for i in range(count)) + "}")
@@ -266,8 +252,7 @@ def program(form: str, target: str) -> OtherKernel:
     behind = behind.format(*range(sum(counts[1:]), sum(counts[1:]) + extra))
     lines += [line for some in moves[:-1] for line in some]
     lines.append(f"  {bound.spelling} {groups[-1]}, {', '.join(groups[:3])}, {behind};")
-    lines += [*moves[-1], "  add.u32 %r2, %r2, %r5; bra AGAIN;", "DONE:", "  ret;", "}"]
-    text = "\n".join(lines) + "\n"
+    text = "\n".join(lines + moves[-1] + products.CLOSING) + "\n"
     step = next(s for s in load_kernel(text).program.steps if s.kind == kind)
     return OtherKernel(text, kind, step.detail, extra)
 
@@ -357,8 +342,8 @@ def emulated(known: OtherKernel, operands: list[Array]) -> Array:
     result = np.zeros((count, known.product.counts[0], 32), np.uint32)
     buffers = [Buffer(x, f"operand {i}") for i, x in enumerate([*operands, result])]
     run_kernel(
-        load_kernel(known.text), [*buffers, count], (-(-count // _WARPS),), num_threads=32 * _WARPS, races=False,
-        limit=None,
+        load_kernel(known.text), [*buffers, count], (-(-count // products.WARPS),), num_threads=32 * products.WARPS,
+        races=False, limit=None,
     )  # fmt: skip
     return result
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -35,7 +36,7 @@ KINDS = ("any", "near", "wide", "cancelling", "tiny", "zeros", "special")
 """Kinds of magnitudes; tiles take them in turn."""
 _ROLLED = (0, len(KINDS), 2 * len(KINDS))
 """How many tiles a, b and c are shifted in each round; all three keep the tile's kind."""
-_WARPS = 4
+WARPS = 4
 APART = "the definition gives something else by itself than in a kernel of the emulator"
 """Why a form was not measured."""
 
@@ -57,22 +58,31 @@ class ProductKernel:
         return tiles, self.product.counts[operand], 32
 
 
+def opening(target: str, buffers: Iterable[str], registers: str) -> list[str]:
+    """The first lines of a kernel whose warps multiply tiles, one after the other: the parameters, the registers (with
+    those declared in `registers`), and a loop with the tile in %r2 and the lane in %r3. `CLOSING` ends it."""
+    head = ", ".join(f".param .u64 {name}" for name in [*buffers, "tiles"])
+    return [
+        ".version 8.8", f".target {target}", ".address_size 64", f".visible .entry product({head}) {{",
+        f"  .reg .pred %p; {registers} .reg .b32 %r<9>; .reg .b64 %q<9>;",
+        "  ld.param.u64 %q0, [tiles];",
+        "  mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mov.u32 %r5, %nctaid.x;",
+        f"  shr.u32 %r2, %r0, 5; mad.lo.u32 %r2, %r1, {WARPS}, %r2; mul.lo.u32 %r5, %r5, {WARPS};",
+        "  and.b32 %r3, %r0, 31;",
+        "AGAIN:",
+        "  cvt.u64.u32 %q1, %r2; setp.ge.u64 %p, %q1, %q0; @%p bra DONE;",
+    ]  # fmt: skip
+
+
+CLOSING = ["  add.u32 %r2, %r2, %r5; bra AGAIN;", "DONE:", "  ret;", "}"]
+
+
 @cache
 def program(form: str, target: str) -> ProductKernel:
     """The kernel of a form. Raises PtxError where the emulator refuses it."""
     bound = bounds_of()[form]
     counts, wide = _counts(bound)
-    lines = [
-        ".version 8.8", f".target {target}", ".address_size 64",
-        ".visible .entry product(.param .u64 a, .param .u64 b, .param .u64 c, .param .u64 d, .param .u64 tiles) {",
-        f"  .reg .pred %p; .reg .b32 %x<{sum(counts)}>; .reg .f64 %y<{sum(counts)}>; .reg .b32 %r<9>; .reg .b64 %q<9>;",
-        "  ld.param.u64 %q0, [tiles];",
-        "  mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mov.u32 %r5, %nctaid.x;",
-        f"  shr.u32 %r2, %r0, 5; mad.lo.u32 %r2, %r1, {_WARPS}, %r2; mul.lo.u32 %r5, %r5, {_WARPS};",
-        "  and.b32 %r3, %r0, 31;",
-        "AGAIN:",
-        "  cvt.u64.u32 %q1, %r2; setp.ge.u64 %p, %q1, %q0; @%p bra DONE;",
-    ]  # fmt: skip
+    lines = opening(target, "abcd", f".reg .b32 %x<{sum(counts)}>; .reg .f64 %y<{sum(counts)}>;")
     names, at = [], 0
     for operand, name in enumerate("dabc"):
         count, double = counts[operand], wide[operand]
@@ -83,8 +93,7 @@ def program(form: str, target: str) -> ProductKernel:
         at += count
     lines.append(f"  {bound.spelling} {', '.join(names)};")
     lines += _moves("d", "st", counts[0], wide[0], "y" if wide[0] else "x", 0)
-    lines += ["  add.u32 %r2, %r2, %r5; bra AGAIN;", "DONE:", "  ret;", "}"]
-    text = "\n".join(lines) + "\n"
+    text = "\n".join(lines + CLOSING) + "\n"
     step = next(s for s in load_kernel(text).program.steps if s.kind == "mma")
     return ProductKernel(text, step.detail)
 
@@ -228,7 +237,7 @@ def emulated(known: ProductKernel, operands: list[Array]) -> Array:
     result = np.zeros(known.shape(0, count), known.dtypes[0])
     buffers = [Buffer(x, n) for x, n in zip([*operands, result], "abcd", strict=True)]
     run_kernel(
-        load_kernel(known.text), [*buffers, count], (-(-count // _WARPS),), num_threads=32 * _WARPS, races=False,
+        load_kernel(known.text), [*buffers, count], (-(-count // WARPS),), num_threads=32 * WARPS, races=False,
         limit=None,
     )  # fmt: skip
     return result

@@ -57,10 +57,10 @@ def integers_solved(plain: Sequence[int], shifts: Sequence[int], width: int) -> 
 
 def _unmixed(n: int, shift: int, width: int) -> int:
     """The x of `width` bits whose xor with itself, shifted to the left or, if negative, to the right, is n."""
-    mask, found = (1 << width) - 1, n
+    mask, unmixed = (1 << width) - 1, n
     for _ in range(width):  # each round makes as many more bits right as the shift has
-        found = n ^ (found << shift & mask if shift > 0 else found >> -shift)
-    return found
+        unmixed = n ^ (unmixed << shift & mask if shift > 0 else unmixed >> -shift)
+    return unmixed
 
 
 def floats_solved(fmt: Format, numbers: Sequence[int | float]) -> list[int]:
@@ -69,16 +69,16 @@ def floats_solved(fmt: Format, numbers: Sequence[int | float]) -> list[int]:
     Steps: a sum, a product, both, a square, a root, powers and logarithms of two and e; and conversions to float16.
     """
     values = np.array(_values(numbers))
-    found = [np.array([n for n in numbers if isinstance(n, int) and 0 < n < 1 << 16], np.uint16).view(np.float16)]
+    solutions = [np.array([n for n in numbers if isinstance(n, int) and 0 < n < 1 << 16], np.uint16).view(np.float16)]
     with np.errstate(all="ignore"):
-        found += [f(values[: 2 * _SOLVED_PAIRED]) for f in (np.sqrt, np.square, np.exp2, np.log2, np.exp, np.log)]
+        solutions += [f(values[: 2 * _SOLVED_PAIRED]) for f in (np.sqrt, np.square, np.exp2, np.log2, np.exp, np.log)]
         signed = np.concatenate([values[:_SOLVED_PAIRED], -values[:_SOLVED_PAIRED]])
         a, b = (g.reshape(-1) for g in np.meshgrid(signed, signed))
-        found += [a + b, a * b, b / a]
+        solutions += [a + b, a * b, b / a]
         some = np.concatenate([values[:_SOLVED_THREE], -values[:_SOLVED_THREE]])
         a, b, c = (g.reshape(-1) for g in np.meshgrid(values[:_SOLVED_THREE], some, some))
-        found += [(b - c) / a]
-    kept = np.concatenate([f.astype(np.float64) for f in found])
+        solutions += [(b - c) / a]
+    kept = np.concatenate([f.astype(np.float64) for f in solutions])
     codes = _cut(fmt, np.unique(kept[np.isfinite(kept)]))
     sizes, sign = codes & fmt.magnitude_mask, codes & ~fmt.magnitude_mask
     beside = [np.clip(sizes + (k << fmt.ignored_bits), 0, fmt.max_finite) | sign for k in _ULPS]
@@ -187,22 +187,22 @@ def units_beside(fmt: Format, numbers: Sequence[Number], repeated: bool = True) 
     if fmt.unit_bits <= 8:
         return np.zeros(0, dtype=np.int64)
     plain = numbers_as_bits(fmt, numbers)
-    found = [v for n in plain for v in near_numbers(n, fmt.unit_bits)]
+    words = [v for n in plain for v in near_numbers(n, fmt.unit_bits)]
     shifts = sorted({n for n in numbers if isinstance(n, int) and 1 < n < fmt.unit_bits})
-    found += [v for n in plain[:_PAIRED] for s in shifts for v in (n << s, n >> s)]
+    words += [v for n in plain[:_PAIRED] for s in shifts for v in (n << s, n >> s)]
     for a, b in itertools.combinations(plain[:_PAIRED], 2):
-        found += [a + b, a - b, b - a, a * b, a & b, a | b, a ^ b]
-    found += integers_solved(plain, shifts, fmt.unit_bits)
+        words += [a + b, a - b, b - a, a * b, a & b, a | b, a ^ b]
+    words += integers_solved(plain, shifts, fmt.unit_bits)
     if fmt.is_float and fmt.codes_per_unit == 1:
-        found += floats_solved(fmt, numbers)
-    return _units(fmt, [*found, *(repeated_words(fmt.unit_bits) if repeated else ())])
+        words += floats_solved(fmt, numbers)
+    return _units(fmt, [*words, *(repeated_words(fmt.unit_bits) if repeated else ())])
 
 
 def numbers_as_bits(fmt: Format, numbers: Sequence[Number]) -> list[int]:
     """The numbers as bits of a unit: as they are, in parts of its width, and as the values of a float format."""
     width = fmt.unit_bits
     whole = sorted({n for n in numbers if isinstance(n, int)}, key=lambda n: (-n.bit_length(), n))[:_NUMBERS]
-    found = [part & (1 << width) - 1 for n in whole for part in (n, *((n >> width,) if n >> width > 0 else ()))]
+    patterns = [part & (1 << width) - 1 for n in whole for part in (n, *((n >> width,) if n >> width > 0 else ()))]
     if fmt.is_float and fmt.code_bits > 8:
         values = np.array([float(n) for n in numbers][:_NUMBERS], dtype=np.float64)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -210,10 +210,10 @@ def numbers_as_bits(fmt: Format, numbers: Sequence[Number]) -> list[int]:
         sign = 1 << fmt.sign_shift if fmt.has_sign else 0
         codes = [int(c) | (sign if v < 0 else 0) for c, v in zip(cut(fmt.single, values), values, strict=True)]
         slots = range(0, width, fmt.slot_bits)
-        found += [sum(c << s for s in slots) for c in codes]
+        patterns += [sum(c << s for s in slots) for c in codes]
         fraction = fmt.mantissa_bits + fmt.ignored_bits
-        found += [n << fraction for n in whole if 0 < n < 1 << fmt.exponent_bits]
-    return list(dict.fromkeys(found))
+        patterns += [n << fraction for n in whole if 0 < n < 1 << fmt.exponent_bits]
+    return list(dict.fromkeys(patterns))
 
 
 def near_numbers(n: int, width: int) -> list[int]:
@@ -226,10 +226,10 @@ def near_numbers(n: int, width: int) -> list[int]:
 def repeated_words(width: int) -> list[int]:
     """Every byte repeated, every byte alone in each place, and edges of 16 bits repeated."""
     size = width // 8
-    found = [int.from_bytes(bytes([b]) * size, "little") for b in range(256)]
-    found += [b << 8 * k for k in range(size) for b in range(256)]
+    words = [int.from_bytes(bytes([b]) * size, "little") for b in range(256)]
+    words += [b << 8 * k for k in range(size) for b in range(256)]
     pairs = sum(1 << 16 * k for k in range(width // 16))
-    return found + [c * pairs for c in edge_codes(U16)]
+    return words + [c * pairs for c in edge_codes(U16)]
 
 
 def _units(fmt: Format, codes: Sequence[int]) -> Codes:

@@ -113,7 +113,7 @@ class _Search:
         edges = self._subdivided(self._selected(intervals, 4 * self.thresholds))
         chosen = self._selected(edges, self.thresholds)
         # Two codes on each side of a threshold expose both a comparison shifted by one code and a wrong selected value.
-        sides = [self._moved(chosen, place) for place in (chosen.low, chosen.high, *self._beyond(chosen))]
+        sides = [self._moved(chosen, codes) for codes in (chosen.low, chosen.high, *self._beyond(chosen))]
         sides.append(self._filled(edges, columns, labels))
         if len(self.singles) == 1:
             sides.append([_code(self.singles[0], between_integers(self.singles[0], self.inputs // 2, self.rng))])
@@ -159,10 +159,10 @@ class _Search:
             return [np.full((count, width), _OUTSIDE, dtype=np.int64) for width in self.widths]
         kept = {n: u[inside] for n, u in units.items()}
         self.last = [c[inside] for c in columns]
-        found = apply_reference(self.case, self.case.reference, codes_of(self.case.inputs, kept))
+        expected = apply_reference(self.case, self.case.reference, codes_of(self.case.inputs, kept))
         answers = []
         for name in self.case.outputs:
-            given = found[name]
+            given = expected[name]
             if given.size == 0 or given.size % int(inside.sum()):
                 raise ReferenceFault(f"{name}: {given.size} codes for {int(inside.sum())} inputs")
             rows = given.reshape(int(inside.sum()), -1)
@@ -183,11 +183,11 @@ class _Search:
         """A row of labels for each input, one for each code of its results."""
         labels = []
         for fmt, rows, plateaus in zip(self.outputs, answers, self.plateaus, strict=True):
-            found = label(fmt, rows)
+            labels_of_codes = label(fmt, rows)
             if len(plateaus):
-                place = np.searchsorted(plateaus, rows).clip(max=len(plateaus) - 1)
-                found = np.where(plateaus[place] == rows, (1 << 20) + place, found)
-            labels.append(found)
+                plateau = np.searchsorted(plateaus, rows).clip(max=len(plateaus) - 1)
+                labels_of_codes = np.where(plateaus[plateau] == rows, (1 << 20) + plateau, labels_of_codes)
+            labels.append(labels_of_codes)
         return np.concatenate(labels, axis=1)
 
     # ---- Thresholds ------------------------------------------------------------------------------------------
@@ -284,19 +284,19 @@ def label(fmt: Format, codes: Codes) -> Codes:
     top = 1 << 18
     if not fmt.is_float:
         value = np.where(sign(fmt, codes) == 1, ~codes, codes) & fmt.magnitude_mask if fmt.has_sign else codes
-        found = sign(fmt, codes) * 128 + _length(value)
-        return np.where(codes == _OUTSIDE, top, found) if fmt.code_bits < 64 else found
+        labels = sign(fmt, codes) * 128 + _length(value)
+        return np.where(codes == _OUTSIDE, top, labels) if fmt.code_bits < 64 else labels
     size = magnitude(fmt, codes)
     normal = size >> fmt.mantissa_bits
     binade = np.where(normal > 0, normal + fmt.mantissa_bits, _length(size))
-    found = binade * 2 + sign(fmt, codes)
+    labels = binade * 2 + sign(fmt, codes)
     single = (fmt.min_normal, fmt.min_normal - fmt.min_positive, fmt.max_finite, fmt.infinity_code, fmt.min_positive)
     for k, end in enumerate(single):
         if end is not None:
-            found = np.where(size == end >> fmt.ignored_bits, (1 << 17) + 2 * k + sign(fmt, codes), found)
+            labels = np.where(size == end >> fmt.ignored_bits, (1 << 17) + 2 * k + sign(fmt, codes), labels)
     beyond = (fmt.infinity_code or fmt.max_finite) >> fmt.ignored_bits
-    found = np.where(size > beyond, 1 << 16, found)
-    return np.where(codes == _OUTSIDE, top, found) if fmt.code_bits < 64 else found
+    labels = np.where(size > beyond, 1 << 16, labels)
+    return np.where(codes == _OUTSIDE, top, labels) if fmt.code_bits < 64 else labels
 
 
 def _length(values: Codes) -> Codes:

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
+import tokenize
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ptxdiff.lint.extract import SUFFIXES, Extracted, Note, extract, extract_text, may_hold_asm
+from ptxdiff.lint.extract.strings import File
 from ptxdiff.lint.snippet import Finding, Snippet
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from ptxdiff.lint.extract.strings import File
     from ptxdiff.lint.settings import Configuration, Selection
     from ptxdiff.processes.pool import CallEnd
-
-
-import io
-import tokenize
-
-from ptxdiff.lint.extract.strings import File
 
 SKIPPED = frozenset((
     ".git", ".hg", ".svn", ".venv", "venv", "__pycache__", "node_modules", ".tox", ".mypy_cache", ".ruff_cache",

@@ -109,22 +109,22 @@ def settle_asm(
 
         return Candidate(ran, judged, code)
 
-    found: dict[int, Settlement] = {}
-    for place, mutant in enumerate(survivors):
+    settlements: dict[int, Settlement] = {}
+    for number, mutant in enumerate(survivors):
         if given.convention == mutant.convention and _same_texts(subject, given, mutant):
             subject.put(name, mutant)
-            found[place] = _settle_sharing(subject, name, mutant, max(packs_of(subject.case, mutant)), search)
-    others = [m for place, m in enumerate(survivors) if place not in found]
+            settlements[number] = _settle_sharing(subject, name, mutant, max(packs_of(subject.case, mutant)), search)
+    others = [m for number, m in enumerate(survivors) if number not in settlements]
     rest = iter(settled(subject, search, candidate(given), [candidate(m) for m in others], words=words))
-    for place, mutant in enumerate(survivors):
-        if place not in found:
+    for number, mutant in enumerate(survivors):
+        if number not in settlements:
             settlement = next(rest)
             if settlement.fate == "sampled":
                 settlement = _proved(subject, name, given, mutant, candidate, search) or settlement
             if settlement.fate == "allowed":
                 settlement = _proved_by_rules(subject, mutant, candidate(mutant), search) or settlement
-            found[place] = settlement
-    return [found[place] for place in range(len(survivors))]
+            settlements[number] = settlement
+    return [settlements[number] for number in range(len(survivors))]
 
 
 def _proved(
@@ -180,8 +180,8 @@ def _proved_by_rules(subject: Subject, mutant: AsmVariant, candidate: Candidate,
         return Settlement("allowed", f"other bits, within the policies for all inputs, proved{by}")
     if proof.verdict != "counterexample":
         return None
-    found = candidate.judged(arrays_of(case.inputs, proof.inputs))
-    return None if isinstance(found, str) or found.passed else missed(found, pack)
+    judgement = candidate.judged(arrays_of(case.inputs, proof.inputs))
+    return None if isinstance(judgement, str) or judgement.passed else missed(judgement, pack)
 
 
 def settle_reference(
@@ -196,13 +196,13 @@ def settle_reference(
     def outputs(inputs: Inputs) -> Outcome:
         codes = codes_of(subject.case.inputs, inputs)
         try:
-            found = dict(apply_reference(subject.case, reference, codes))
+            results = dict(apply_reference(subject.case, reference, codes))
             if flushes:
                 also = apply_reference(subject.case, reference, codes, flushing=True)
-                found |= {f"{n}, flushed": v for n, v in also.items()}
+                results |= {f"{n}, flushed": v for n, v in also.items()}
         except ReferenceFault as e:
             return Outcome("error", str(e))
-        return Outcome("ran", outputs=found)
+        return Outcome("ran", outputs=results)
 
     def candidate(mutant: SourceMutant) -> Candidate:
         def ran(inputs: Inputs) -> Outcome:
@@ -215,23 +215,23 @@ def settle_reference(
                 for name in names:
                     variant = other.case.variants[name]
                     pack = max(packs_of(other.case, variant)) if isinstance(variant, AsmVariant) else 1
-                    found = judged_of(other, name, pack, inputs)
-                    if isinstance(found, str) or not found.passed:
-                        return found
-            return found
+                    judgement = judged_of(other, name, pack, inputs)
+                    if isinstance(judgement, str) or not judgement.passed:
+                        return judgement
+            return judgement
 
         return Candidate(ran, judged)
 
     right, candidates = Candidate(outputs), [candidate(m) for m in survivors]
-    found = settled(subject, search, right, candidates)
-    for place, (mutant, settlement) in enumerate(zip(survivors, found, strict=True)):
+    settlements = settled(subject, search, right, candidates)
+    for number, (mutant, settlement) in enumerate(zip(survivors, settlements, strict=True)):
         if settlement.fate == "sampled":
-            asked = _proved_reference(subject, reference, mutant, flushes, right, candidates[place], search)
-            found[place] = settlement = asked or settlement
+            asked = _proved_reference(subject, reference, mutant, flushes, right, candidates[number], search)
+            settlements[number] = settlement = asked or settlement
         if settlement.fate == "allowed":
-            asked = _accepted_by_mutant(subject, names, mutant, candidates[place], search)
-            found[place] = asked or settlement
-    return found
+            asked = _accepted_by_mutant(subject, names, mutant, candidates[number], search)
+            settlements[number] = asked or settlement
+    return settlements
 
 
 def _proved_reference(
@@ -306,8 +306,8 @@ def _accepted_by_mutant(
             else:
                 proof = prove(other.case, name, subject.target, seconds=search.seconds)
         if proof.verdict == "counterexample":
-            found = candidate.judged(arrays_of(subject.case.inputs, proof.inputs))
-            return None if isinstance(found, str) or found.passed else missed(found, 1)
+            judgement = candidate.judged(arrays_of(subject.case.inputs, proof.inputs))
+            return None if isinstance(judgement, str) or judgement.passed else missed(judgement, 1)
         if proof.verdict != "proved":
             return None
         solvers.add(proof.solver)
@@ -329,15 +329,16 @@ def settled(
     code that takes several elements at once.
     """
     words = words or Words()
-    found: dict[int, Settlement] = {}
+    settlements: dict[int, Settlement] = {}
     asked = [c for c in candidates if c.code is not None]
     before = right.code() if right.code is not None and asked else None
-    for place, candidate in enumerate(candidates):
+    for number, candidate in enumerate(candidates):
         if before is not None and candidate.code is not None and candidate.code() == before:
-            found[place] = Settlement("equivalent", f"the same machine code for {subject.target}")
-    rest = {place: _Searched(subject, c, words.pack) for place, c in enumerate(candidates) if place not in found}
-    found |= _search(subject, search, right, rest, sizes, words)
-    return [found[place] for place in range(len(candidates))]
+            settlements[number] = Settlement("equivalent", f"the same machine code for {subject.target}")
+    left = [number for number in range(len(candidates)) if number not in settlements]
+    rest = {number: _Searched(subject, candidates[number], words.pack) for number in left}
+    settlements |= _search(subject, search, right, rest, sizes, words)
+    return [settlements[number] for number in range(len(candidates))]
 
 
 class _Searched:
@@ -363,13 +364,14 @@ class _Searched:
             return None
         self.unlike += int(mask.sum())
         chosen = {n: u[self._whole(mask)] for n, u in inputs.items()} if elementwise else inputs
-        found = self.candidate.judged(chosen)
-        if isinstance(found, str):
-            return Settlement("undecided", found)
-        if found.passed:
+        judgement = self.candidate.judged(chosen)
+        if isinstance(judgement, str):
+            return Settlement("undecided", judgement)
+        if judgement.passed:
             return None
-        failed = missed(found, self.tried)
-        return self._in_its_pack(failed, found.offenders[0].index, chosen) if self.pack > 1 and failed.edge else failed
+        failed = missed(judgement, self.tried)
+        in_a_pack = self.pack > 1 and failed.edge
+        return self._in_its_pack(failed, judgement.offenders[0].index, chosen) if in_a_pack else failed
 
     def _whole(self, mask: Any) -> Any:
         """The mask of all inputs that share an invocation with one of the mask."""
@@ -390,8 +392,8 @@ class _Searched:
         beside = {n: u[first : first + self.pack] for n, u in inputs.items()}
         alone = self.candidate.judged({n: np.repeat(u[element], self.pack) for n, u in inputs.items()})
         text = "; ".join(f"{n} = {', '.join(_hexadecimal(u))}" for n, u in beside.items())
-        words = f"{missed.words}, in a pack of {text}"
-        return replace(missed, words=words, edge=() if not isinstance(alone, str) and alone.passed else missed.edge)
+        message = f"{missed.words}, in a pack of {text}"
+        return replace(missed, words=message, edge=() if not isinstance(alone, str) and alone.passed else missed.edge)
 
     def end(self, whole: bool) -> Settlement:
         """The settlement if no input was found on which it is wrong. whole: whether all inputs were tried."""
@@ -412,23 +414,23 @@ def _search(
     words: Words,
 ) -> dict[int, Settlement]:
     """Search inputs for ones on which the judge fails a survivor, for all survivors at once."""
-    found: dict[int, Settlement] = {}
+    settlements: dict[int, Settlement] = {}
     if not rest:
-        return found
+        return settlements
     until = time.monotonic() + search.seconds * len(rest)
     whole, pieces = _pieces(subject, search, sizes, words)
     for inputs in pieces:
         before = right.ran(inputs)
-        for place in list(rest):
-            if (settlement := rest[place].settlement(inputs, before)) is not None:
-                found[place] = settlement
-                del rest[place]
+        for number in list(rest):
+            if (settlement := rest[number].settlement(inputs, before)) is not None:
+                settlements[number] = settlement
+                del rest[number]
         if not rest:
             break
         if time.monotonic() > until:
             whole = "some"
             break
-    return found | {place: one.end(whole == "all") for place, one in rest.items()}
+    return settlements | {number: one.end(whole == "all") for number, one in rest.items()}
 
 
 def _hexadecimal(units: Any) -> list[str]:
@@ -442,8 +444,8 @@ def missed(found: Judgement, tried: int) -> Settlement:
     if not found.offenders:
         return Settlement("missed", f"fails, among {tried} inputs")
     first: Offender = found.offenders[0]
-    words = f"{first.output}: expected {first.expected.bits}, got {first.got.bits} ({first.difference})"
-    return Settlement("missed", words, tuple((n, b.bits) for n, b in first.inputs.items()))
+    message = f"{first.output}: expected {first.expected.bits}, got {first.got.bits} ({first.difference})"
+    return Settlement("missed", message, tuple((n, b.bits) for n, b in first.inputs.items()))
 
 
 def _pieces(
@@ -524,7 +526,7 @@ def unlike(subject: Subject, inputs: Inputs, before: Outcome, after: Outcome) ->
 def _readings(outcome: Outcome, name: str, orders: Sequence[str]) -> list[Any]:
     """The bits of an output, fused and unfused, and in orders of blocks."""
     every = [outcome.outputs, outcome.alternative or outcome.outputs]
-    every += [outcome.orders.get(words, outcome.outputs) for words in orders]
+    every += [outcome.orders.get(order, outcome.outputs) for order in orders]
     return [np.ascontiguousarray(outputs[name]) for outputs in every]
 
 
@@ -599,8 +601,9 @@ def _settle_sharing(subject: Subject, name: str, mutant: AsmVariant, pack: int, 
         tried += len(next(iter(inputs.values())))
         if time.monotonic() > until:
             break
-    found = Settlement("sampled", f"the same bits on {tried} inputs that were tried, in every assignment of registers")
-    return _proved_sharing(subject, name, mutant, pack, search) or found
+    reason = f"the same bits on {tried} inputs that were tried, in every assignment of registers"
+    sampled = Settlement("sampled", reason)
+    return _proved_sharing(subject, name, mutant, pack, search) or sampled
 
 
 def _proved_sharing(subject: Subject, name: str, mutant: AsmVariant, pack: int, search: Search) -> Settlement | None:

@@ -118,9 +118,9 @@ def _merged(condition: Term, yes: _PathTaken | None, no: _PathTaken | None) -> _
         return yes or no
     names = {}
     for name in {**yes.names, **no.names}:
-        found = _joined(condition, yes.names.get(name), no.names.get(name))
-        assert found is not None
-        names[name] = found
+        joined_value = _joined(condition, yes.names.get(name), no.names.get(name))
+        assert joined_value is not None
+        names[name] = joined_value
     return _PathTaken(t.bor(yes.condition, no.condition), names)
 
 
@@ -143,12 +143,12 @@ class _InterpretedCall:
         rest = self.body(body, self.way)
         if rest is not None and rest.condition is not FALSE:
             raise NotModelled(f"{self.function.__qualname__}: a way through it returns nothing")
-        *earlier, (_, found) = self.returned
+        *earlier, (_, merged) = self.returned
         for condition, value in reversed(earlier):
-            joined = _joined(condition, value, found)
+            joined = _joined(condition, value, merged)
             assert joined is not None
-            found = joined
-        return found
+            merged = joined
+        return merged
 
     def body(self, statements: Sequence[ast.stmt], way: _PathTaken | None) -> _PathTaken | None:
         for statement in statements:
@@ -271,13 +271,13 @@ class _InterpretedCall:
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             return t.bnot(self.condition(node.operand, way))
         if isinstance(node, ast.BoolOp):
-            found = TRUE if isinstance(node.op, ast.And) else FALSE
+            combined = TRUE if isinstance(node.op, ast.And) else FALSE
             for operand in node.values:
                 one = self.condition(operand, way)
-                found = t.band(found, one) if isinstance(node.op, ast.And) else t.bor(found, one)
-                if found is (FALSE if isinstance(node.op, ast.And) else TRUE):
-                    return found
-            return found
+                combined = t.band(combined, one) if isinstance(node.op, ast.And) else t.bor(combined, one)
+                if combined is (FALSE if isinstance(node.op, ast.And) else TRUE):
+                    return combined
+            return combined
         if isinstance(node, ast.Compare):
             return self.comparisons(node, way)
         value = self.value(node, way)
@@ -290,16 +290,16 @@ class _InterpretedCall:
             (among,) = node.comparators
             if not isinstance(among, ast.Tuple):
                 raise self.refused(node, "`in` with anything but a tuple")
-            left, found = self.value(node.left, way), FALSE
+            left, truth = self.value(node.left, way), FALSE
             for member in among.elts:
-                found = t.bor(found, self.compared(node, ast.Eq(), left, self.value(member, way)))
-            return found if isinstance(node.ops[0], ast.In) else t.bnot(found)
-        found, left = TRUE, self.value(node.left, way)
+                truth = t.bor(truth, self.compared(node, ast.Eq(), left, self.value(member, way)))
+            return truth if isinstance(node.ops[0], ast.In) else t.bnot(truth)
+        truth, left = TRUE, self.value(node.left, way)
         for op, right_node in zip(node.ops, node.comparators, strict=True):
             right = self.value(right_node, way)
-            found = t.band(found, self.compared(node, op, left, right))
+            truth = t.band(truth, self.compared(node, op, left, right))
             left = right
-        return found
+        return truth
 
     def compared(self, node: ast.AST, op: ast.cmpop, left: Value, right: Value) -> Term:
         if isinstance(left, Double) != isinstance(right, Double):
@@ -329,8 +329,8 @@ class _InterpretedCall:
         handler = getattr(self, f"of_{type(node).__name__}", None)
         if handler is None:
             raise self.refused(node, type(node).__name__)
-        found: Value = handler(node, way)
-        return found
+        result: Value = handler(node, way)
+        return result
 
     def of_Constant(self, node: ast.Constant, way: _PathTaken) -> Value:
         return self.literal(node.value, node)
@@ -369,13 +369,13 @@ class _InterpretedCall:
         if not isinstance(table, np.ndarray) or table.dtype.kind not in "iuf":
             raise self.refused(node, "an index into anything but a table of numbers")
         index = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        place = t.const(0, 64)
+        offset = t.const(0, 64)
         for position, size in zip(index, table.shape, strict=True):
             at = integer(self.value(position, way))
             at = t.ite(t.slt(at, t.const(0, 64)), t.add(at, t.const(size, 64)), at)
-            place = t.add(t.mul(place, t.const(size, 64)), at)
-        found = entry(table, place)
-        return Double(found) if table.dtype.kind == "f" else found
+            offset = t.add(t.mul(offset, t.const(size, 64)), at)
+        element = entry(table, offset)
+        return Double(element) if table.dtype.kind == "f" else element
 
     def of_BinOp(self, node: ast.BinOp, way: _PathTaken) -> Value:
         left, right = self.value(node.left, way), self.value(node.right, way)
@@ -408,23 +408,23 @@ class _InterpretedCall:
 
     def of_BoolOp(self, node: ast.BoolOp, way: _PathTaken) -> Value:
         *first, last = node.values
-        found = self.value(last, way)
+        result = self.value(last, way)
         for operand in reversed(first):
             value = self.value(operand, way)
             condition = self.condition(operand, way)
-            pair = (found, value) if isinstance(node.op, ast.And) else (value, found)
+            pair = (result, value) if isinstance(node.op, ast.And) else (value, result)
             joined = _joined(condition, *pair)
             assert joined is not None
-            found = joined
-        return found
+            result = joined
+        return result
 
     def of_IfExp(self, node: ast.IfExp, way: _PathTaken) -> Value:
         condition = self.condition(node.test, way)
         if condition.constant is not None:
             return self.value(node.body if condition is TRUE else node.orelse, way)
-        found = _joined(condition, self.value(node.body, way), self.value(node.orelse, way))
-        assert found is not None
-        return found
+        chosen = _joined(condition, self.value(node.body, way), self.value(node.orelse, way))
+        assert chosen is not None
+        return chosen
 
     def of_Call(self, node: ast.Call, way: _PathTaken) -> Value:
         if node.keywords or any(isinstance(a, ast.Starred) for a in node.args):
@@ -432,8 +432,8 @@ class _InterpretedCall:
         function = self.constant(node.func, way)
         values = [self.value(a, way) for a in node.args]
         if function in _BUILTINS:
-            found: Value = _BUILTINS[function](self, node, *values)
-            return found
+            result: Value = _BUILTINS[function](self, node, *values)
+            return result
         if function in bits.COMPILED:
             return _HELPERS[bits.COMPILED[function]](*values)
         if function not in bits.SCALARS:
@@ -453,12 +453,12 @@ class _InterpretedCall:
         return self.chosen(node, ast.Gt(), values)
 
     def chosen(self, node: ast.AST, op: ast.cmpop, values: Sequence[Value]) -> Value:
-        found, *others = values
+        choice, *others = values
         for other in others:
-            joined = _joined(self.compared(node, op, other, found), other, found)
+            joined = _joined(self.compared(node, op, other, choice), other, choice)
             assert joined is not None
-            found = joined
-        return found
+            choice = joined
+        return choice
 
     def to_int(self, node: ast.AST, value: Value) -> Value:
         return doubles.to_integer(value.bits) if isinstance(value, Double) else integer(value)

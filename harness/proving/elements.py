@@ -67,26 +67,26 @@ def prove_elements(
     """The verdict on the kernels that Triton makes of a variant, one for each pack, by its case's rules."""
     case, variant = loaded.case, loaded.case.variants[name]
     search = ProofSearch(seconds, tuple(solvers))
-    found, done = Verdict("not settled", "nothing to prove"), list[int]()
+    result, done = Verdict("not settled", "nothing to prove"), list[int]()
     try:
         for setup in _setups(case, variant, packs):
             job = Job(case, loaded.name, loaded.path, name, variant, target, setup)
             verdict = _proved(job, policies(case, variant_on(variant, target)), search)
-            together = (found.program + verdict.program[:16], found.rules + verdict.rules[:16])
-            found = verdict
-            if found.verdict == "proved":
-                found = replace(found, program=together[0], rules=together[1])
-            if found.verdict != "proved":
+            together = (result.program + verdict.program[:16], result.rules + verdict.rules[:16])
+            result = verdict
+            if result.verdict == "proved":
+                result = replace(result, program=together[0], rules=together[1])
+            if result.verdict != "proved":
                 break
             done.append(setup.pack)
         # A pack counts once it is proved with every setting of fusion.
         done = [p for p in dict.fromkeys(done) if done.count(p) == len(variant.fusions)]
     except NotModelled as reason:
-        found = Verdict("not settled", f"not modelled: {reason}")
+        result = Verdict("not settled", f"not modelled: {reason}")
     except PtxError as error:
-        found = Verdict("not settled", f"does not run: {' '.join(str(error).split())[:200]}")
+        result = Verdict("not settled", f"does not run: {' '.join(str(error).split())[:200]}")
     return replace(
-        found, target=target, packs=tuple(done), solver=search.versions, seconds=seconds - search.left,
+        result, target=target, packs=tuple(done), solver=search.versions, seconds=seconds - search.left,
         tried=tuple(search.tried),
     )  # fmt: skip
 
@@ -124,15 +124,15 @@ def _proved(job: Job, policy: Policies, search: ProofSearch) -> Verdict:
         text = retargeted(text, job.target)
     plain = load_kernel(text, entry)
     readings = programs.readings_of(len(fusable(plain.program))) if contraction_open(plain.program) else (False,)
-    found = Verdict("not settled", "nothing to prove")
+    verdict = Verdict("not settled", "nothing to prove")
     for fuse in readings:
         kernel = load_kernel(text, entry, bool(fuse))
         if fuse is None:
             kernel = replace(kernel, program=undecided(kernel.program))
-        found = _reading(job, policy, made, kernel, formats, search, open_=fuse is None)
-        if found.verdict != "proved":
+        verdict = _reading(job, policy, made, kernel, formats, search, open_=fuse is None)
+        if verdict.verdict != "proved":
             break
-    return found
+    return verdict
 
 
 def _reading(
@@ -178,7 +178,7 @@ def _reading(
         below += tuple(t.ult(units[n], t.const(2, 8)) for n in case.inputs if formats[n].unit_bits == 1)
         goals.append((t.band(piece.condition, refused), below, units))
     rules = tracing.digest_of(graph)
-    found = Verdict("proved", program=program, rules=rules)
+    result = Verdict("proved", program=program, rules=rules)
 
     def refuted(goal: Term, below: Sequence[Term], shown: Callable[[Mapping[str, int]], Verdict | None]) -> Any:
         last = queries.ways([goal, *needed(below, goal)])[-1]
@@ -186,10 +186,10 @@ def _reading(
             goal, below, lambda model, exact: shown(model), lambda asked: _open(asked, last, goal, kernel)
         )
 
-    for goal, words in ((does.undefined, "undefined bits: the PTX may use some"),
+    for goal, reason in ((does.undefined, "undefined bits: the PTX may use some"),
                         (misplaced, "places: that an element is made of those in its place is not shown")):  # fmt: skip
         if refuted(goal, thread.assumptions, lambda model: None) is not None:
-            return Verdict("not settled", words, program=program, rules=rules)
+            return Verdict("not settled", reason, program=program, rules=rules)
     for goal, below, units in goals:
         shown = lambda model, units=units: _shown(job, policy, made, kernel, units, model)  # noqa: E731
         verdict: Verdict | None = refuted(goal, (*thread.assumptions, *below), (lambda model: None) if open_ else shown)
@@ -198,9 +198,9 @@ def _reading(
                 verdict = Verdict("not settled", programs.SOME_FUSED)
             return replace(verdict, program=program, rules=rules)
     if not _anything(graph, inside, case, formats):
-        words = "nothing to prove: no input of the domain is known with a result that the rules refuse"
-        return Verdict("not settled", words, program=program, rules=rules)
-    return found
+        reason = "nothing to prove: no input of the domain is known with a result that the rules refuse"
+        return Verdict("not settled", reason, program=program, rules=rules)
+    return result
 
 
 def _anything(graph: Any, inside: Any, case: Case, formats: Mapping[str, Format]) -> bool:
@@ -236,12 +236,12 @@ def _open(asked: queries.Query, last: str, goal: Term, kernel: Kernel) -> str | 
 def _bases(job: Job, made: CompiledKernel, thread: Thread) -> dict[str, str]:
     """The tensor to which each parameter points, by the variable's name."""
     parameters = placed(job, made, fuse=False).parameters
-    found = {}
+    tensors = {}
     for (_, term), value in zip(thread.parameters, parameters, strict=False):
         buffer = value.buffer if isinstance(value, BufferPointer) else value
         if hasattr(buffer, "name"):
-            found[str(term.detail)] = buffer.name
-    return found
+            tensors[str(term.detail)] = buffer.name
+    return tensors
 
 
 def _pieces(
@@ -317,11 +317,11 @@ def _shown(
     if judgement.different == 0:
         return None
     first = judgement.offenders[0]
-    words = f"{first.output}: expected {first.expected.bits}, got {first.got.bits} ({first.difference})"
+    message = f"{first.output}: expected {first.expected.bits}, got {first.got.bits} ({first.difference})"
     if any(s.bound.form.approximate for s in kernel.program.steps) and case.outputs:
         approximate = "approximate: the bits of approximate instructions are a model"
         return Verdict("not settled", approximate)
-    return Verdict("counterexample", words, inputs={n: (u,) for n, u in inputs.items()})
+    return Verdict("counterexample", message, inputs={n: (u,) for n, u in inputs.items()})
 
 
 # Prove the machine code of a variant's kernels against their PTX, as Triton and ptxas make them --------------------
@@ -351,7 +351,7 @@ def prove_assembled(
     """
     case = loaded.case
     search = ProofSearch(seconds, tuple(solvers))
-    found, done = Verdict("not settled", "nothing to prove"), list[int]()
+    result, done = Verdict("not settled", "nothing to prove"), list[int]()
     made_by = ""
     setups = _setups(case, case.variants[name], packs)
     for setup in setups:
@@ -360,23 +360,23 @@ def prove_assembled(
         )
         made = translation_of(job)
         if isinstance(made, Verdict):
-            found = made
+            result = made
         else:
             one, made_by = made
             verdict = prove_translation(one, search)
             if verdict.verdict == "counterexample" and device is not None:
                 verdict = by_ptx(replace(job, inputs=_held(job, one, verdict)), verdict, device)
-            found = replace(
+            result = replace(
                 verdict,
-                program=verdict.program and f"{found.program}{verdict.program[:16]}",
-                rules=verdict.rules and f"{found.rules}{verdict.rules[:16]}",
+                program=verdict.program and f"{result.program}{verdict.program[:16]}",
+                rules=verdict.rules and f"{result.rules}{verdict.rules[:16]}",
             )
-        if found.verdict != "proved":
+        if result.verdict != "proved":
             break
         done.append(setup.pack)
     done = [p for p in dict.fromkeys(done) if done.count(p) == sum(s.pack == p for s in setups)]
     return replace(
-        found, target=target, against="sass", packs=tuple(done), solver=search.versions,
+        result, target=target, against="sass", packs=tuple(done), solver=search.versions,
         seconds=seconds - search.left, tried=tuple(search.tried), assembler=made_by,
     )  # fmt: skip
 
@@ -433,8 +433,8 @@ def _held(job: Job, one: AssembledKernel, verdict: Verdict) -> dict[str, Any]:
 
 def _zeros(job: Job) -> dict[str, Any]:
     """Inputs of a launch, whose contents a counterexample replaces."""
-    found = {}
+    inputs = {}
     for name, argument in job.case.inputs.items():
         shape = argument.shape(job.setup.sizes) if isinstance(argument, Shaped) else job.setup.shape
-        found[name] = np.zeros(shape, format_of(argument).numpy_dtype())
-    return found
+        inputs[name] = np.zeros(shape, format_of(argument).numpy_dtype())
+    return inputs

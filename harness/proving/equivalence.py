@@ -52,10 +52,10 @@ def prove_references(
                 with changed():
                     after = _codes(case, reference, flushing, units)
                 goal = t.bor(goal, _apart(before, after))
-        found = search.refute(goal, assumptions, believed, lambda asked: None) or Verdict("proved")
+        verdict = search.refute(goal, assumptions, believed, lambda asked: None) or Verdict("proved")
     except NotModelled as reason:
-        found = Verdict("not settled", f"not modelled: {reason}")
-    return replace(found, solver=search.versions, seconds=seconds - search.left, tried=tuple(search.tried))
+        verdict = Verdict("not settled", f"not modelled: {reason}")
+    return replace(verdict, solver=search.versions, seconds=seconds - search.left, tried=tuple(search.tried))
 
 
 def _codes(case: Case, reference: Reference, flushing: bool, units: Sequence[Term]) -> list[Term]:
@@ -65,10 +65,10 @@ def _codes(case: Case, reference: Reference, flushing: bool, units: Sequence[Ter
 def _apart(before: Sequence[Term], after: Sequence[Term]) -> Term:
     if len(before) != len(after):
         raise NotModelled("another number of codes")
-    found = FALSE
+    differs = FALSE
     for one, other in zip(before, after, strict=True):
-        found = t.bor(found, t.bnot(t.eq(one, other)))
-    return found
+        differs = t.bor(differs, t.bnot(t.eq(one, other)))
+    return differs
 
 
 def prove_kernels(texts: tuple[str, str], entry: str | None, block: Sequence[int], *, seconds: float = 60.0) -> Verdict:
@@ -89,12 +89,12 @@ def prove_kernels(texts: tuple[str, str], entry: str | None, block: Sequence[int
             goal = t.bor(goal, t.bor(_stored_apart(before, after), _loaded_apart(before, after)))
         assert thread is not None
         left_open = search.refute(goal, thread.assumptions, lambda *_: None, lambda asked: None)
-        found = Verdict("proved") if left_open is None else Verdict("not settled", left_open.reason)
+        verdict = Verdict("proved") if left_open is None else Verdict("not settled", left_open.reason)
     except NotModelled as reason:
-        found = Verdict("not settled", f"not modelled: {reason}")
+        verdict = Verdict("not settled", f"not modelled: {reason}")
     except PtxError as error:
-        found = Verdict("not settled", f"does not run: {' '.join(str(error).split())[:200]}")
-    return replace(found, solver=search.versions, seconds=seconds - search.left, tried=tuple(search.tried))
+        verdict = Verdict("not settled", f"does not run: {' '.join(str(error).split())[:200]}")
+    return replace(verdict, solver=search.versions, seconds=seconds - search.left, tried=tuple(search.tried))
 
 
 def _readings(texts: tuple[str, str], entry: str | None) -> list[tuple[Kernel, Kernel]]:
@@ -126,27 +126,27 @@ def _ordering(kernel: Kernel) -> list[str]:
 
 def _loaded_apart(before: KernelResults, after: KernelResults) -> Term:
     """That the second kernel loads where the first does not."""
-    found = FALSE
+    differs = FALSE
     for one in after.loads:
         known = FALSE
         for other in before.loads:
             if other.size == one.size:
                 known = t.bor(known, t.band(other.condition, t.eq(other.address, one.address)))
-        found = t.bor(found, t.band(one.condition, t.bnot(known)))
-    return found
+        differs = t.bor(differs, t.band(one.condition, t.bnot(known)))
+    return differs
 
 
 def _stored_apart(before: KernelResults, after: KernelResults) -> Term:
     if not before.stores or len(before.stores) != len(after.stores):
         raise NotModelled("another number of stores")
-    found = t.band(after.undefined, t.bnot(before.undefined))
+    differs = t.band(after.undefined, t.bnot(before.undefined))
     for one, other in zip(before.stores, after.stores, strict=True):
         if one.size != other.size:
             raise NotModelled("a store of another size")
-        found = t.bor(found, t.bnot(t.eq(one.condition, other.condition)))
+        differs = t.bor(differs, t.bnot(t.eq(one.condition, other.condition)))
         apart = t.bor(t.bnot(t.eq(one.address, other.address)), t.bnot(t.eq(one.value, other.value)))
-        found = t.bor(found, t.band(one.condition, apart))
-    return found
+        differs = t.bor(differs, t.band(one.condition, apart))
+    return differs
 
 
 __all__ = ["prove_kernels", "prove_references"]

@@ -37,10 +37,10 @@ def evaluated(graph: Any, arguments: Sequence[Sequence[Term]]) -> list[Term]:
 
 
 def _array(elements: Sequence[Any], shape: Sequence[int] | None = None) -> Terms:
-    found = np.empty(len(elements), object)
+    array = np.empty(len(elements), object)
     for k, element in enumerate(elements):
-        found[k] = element
-    return found if shape is None else found.reshape(tuple(shape))
+        array[k] = element
+    return array if shape is None else array.reshape(tuple(shape))
 
 
 def _each(function: Callable[..., Term], *arrays: Any) -> Terms:
@@ -85,13 +85,13 @@ class _Evaluation:
         if handler is None:
             raise NotModelled(f"{node.target} in the reference")
         options = {k: v for k, v in node.kwargs.items() if k not in _OF_TENSORS}
-        found = handler(self, node, *node.args, **options)
-        if isinstance(found, Term):  # numpy's reductions of one element are no array
-            found = _array([found], ())
+        result = handler(self, node, *node.args, **options)
+        if isinstance(result, Term):  # numpy's reductions of one element are no array
+            result = _array([result], ())
         made = node.meta["val"]
-        if isinstance(made, torch.Tensor) and tuple(made.shape) != found.shape:
+        if isinstance(made, torch.Tensor) and tuple(made.shape) != result.shape:
             raise NotModelled(f"{node.target} in the reference, of shape {tuple(made.shape)}")
-        return found
+        return result
 
     def value(self, argument: Any) -> Any:
         if isinstance(argument, torch.fx.Node):
@@ -127,8 +127,8 @@ class _Evaluation:
                 value = a.meta["val"]
             likes.append(value)
         if all(isinstance(x, torch.Tensor) for x in likes) or len(likes) == 2:
-            found: torch.dtype = torch.result_type(*likes)
-            return found
+            dtype: torch.dtype = torch.result_type(*likes)
+            return dtype
         raise NotModelled("an operation on more than two kinds of numbers")
 
 
@@ -171,12 +171,12 @@ def _converted(x: Term, source: torch.dtype, target: torch.dtype) -> Term:
         return _rounded(doubles.from_integer(wide), target)
     if source in _FLOATS:
         wide = _widened(x, source)
-        found = doubles.to_integer(wide)
+        integer = doubles.to_integer(wide)
         if width == 64:
-            return found
+            return integer
         fits = t.ult(doubles.absolute(wide), doubles.constant(2.0 ** (width - 1)))
         unknown = TermFunction(f"f64.out_of_range_of.{width}", width)
-        return t.ite(fits, t.extract(found, width - 1, 0), t.apply(unknown, wide))
+        return t.ite(fits, t.extract(integer, width - 1, 0), t.apply(unknown, wide))
     return _resized(x, source, width)
 
 
@@ -192,8 +192,8 @@ def _resized(x: Term, source: torch.dtype, width: int) -> Term:
 
 
 def _made(node: Any) -> torch.dtype:
-    found: torch.dtype = node.meta["val"].dtype
-    return found
+    dtype: torch.dtype = node.meta["val"].dtype
+    return dtype
 
 
 def _arithmetic(of_integers: Callable[..., Term], of_floats: Callable[..., Term] | None) -> Callable[..., Terms]:
@@ -292,7 +292,7 @@ def _where(self: _Evaluation, node: Any, condition: Any, a: Any, b: Any) -> Term
 
 def _clamped(self: _Evaluation, node: Any, a: Any, low: Any = None, high: Any = None) -> Terms:
     dtype = _made(node)
-    found = self.terms(a, dtype)
+    clamped = self.terms(a, dtype)
     for limit, above in ((low, False), (high, True)):
         if limit is None:
             continue
@@ -306,8 +306,8 @@ def _clamped(self: _Evaluation, node: Any, a: Any, low: Any = None, high: Any = 
                 beyond = (t.ult if _is_unsigned(dtype) else t.slt)(*pair)
             return t.ite(beyond, y, x)
 
-        found = _each(one, found, bound)
-    return found
+        clamped = _each(one, clamped, bound)
+    return clamped
 
 
 def _extreme(larger: bool) -> Callable[..., Terms]:
@@ -353,12 +353,12 @@ def _same(self: _Evaluation, node: Any, a: Any) -> Any:
 def _viewed(self: _Evaluation, node: Any, a: Any, how: Any) -> Terms:
     own = self.dtype(a)
     assert own is not None
-    found = self.terms(a, own)
+    terms = self.terms(a, own)
     if isinstance(how, torch.dtype):
         if _WIDTHS.get(own) != _WIDTHS.get(how) or torch.bool in (own, how):
             raise NotModelled(f"{own} viewed as {how} in the reference")
-        return found
-    return found.reshape(tuple(node.meta["val"].shape))
+        return terms
+    return terms.reshape(tuple(node.meta["val"].shape))
 
 
 def _reshaped(self: _Evaluation, node: Any, a: Any, *_: Any) -> Terms:
@@ -463,10 +463,10 @@ def _all(self: _Evaluation, node: Any, a: Any, dim: int = 0) -> Terms:
 
 def _summed(self: _Evaluation, node: Any, a: Any, dims: Any = None) -> Terms:
     dtype = _made(node)
-    found = self.terms(a, dtype)
+    terms = self.terms(a, dtype)
     if dtype in _FLOATS or dims is None or len(dims) != 1:
         raise NotModelled(f"{node.target} in the reference")
-    return functools.reduce(lambda x, y: _each(t.add, x, y), np.moveaxis(found, dims[0], 0))
+    return functools.reduce(lambda x, y: _each(t.add, x, y), np.moveaxis(terms, dims[0], 0))
 
 
 def _ieee(
@@ -477,12 +477,12 @@ def _ieee(
 
     def one(*patterns: Term) -> Term:
         narrow = [t.extract(p, width - 1, 0) for p in patterns]
-        found = summaries.ieee(operation, exponent_bits, mantissa_bits, mode, ftz, *narrow)
+        result = summaries.ieee(operation, exponent_bits, mantissa_bits, mode, ftz, *narrow)
         if ftz:
             # A reference that flushes results alone keeps subnormal operands; no instruction does, so it has no term.
             tiny = functools.reduce(t.bor, (t.bnot(t.eq(p, summaries.flushed(p, mantissa_bits))) for p in narrow))
-            found = t.ite(tiny, t.apply(_of_subnormals(operation, *fmt, mode), *narrow), found)
-        return t.zext(found, 64)
+            result = t.ite(tiny, t.apply(_of_subnormals(operation, *fmt, mode), *narrow), result)
+        return t.zext(result, 64)
 
     return _each(one, *(self.terms(c, torch.int64) for c in codes))
 
@@ -494,14 +494,14 @@ def _of_subnormals(operation: str, exponent_bits: int, mantissa_bits: int, mode:
     rounding = [*summaries.MODES][mode]
 
     def numeric(*patterns: int) -> int:
-        found = getattr(arithmetic, operation)(
+        result = getattr(arithmetic, operation)(
             *(torch.tensor([p]) for p in patterns), fmt=fmt, rounding=rounding, ftz="results"
         )
-        return int(found)
+        return int(result)
 
     def expand(*patterns: Term) -> Term:  # a tiny sum is exact, so flushing it is no matter of rounding
-        found = summaries.ieee(operation, exponent_bits, mantissa_bits, mode, False, *patterns)
-        return summaries.flushed(found, mantissa_bits)
+        result = summaries.ieee(operation, exponent_bits, mantissa_bits, mode, False, *patterns)
+        return summaries.flushed(result, mantissa_bits)
 
     name = f"ieee.{operation}.{exponent_bits}.{mantissa_bits}.{rounding}.results"
     width = 1 + exponent_bits + mantissa_bits

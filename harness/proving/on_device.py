@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ptxdiff.backends import create
-from ptxdiff.jobs import Backend, Job, Outcome, Setup, block_of
+from ptxdiff.jobs import Backend, Job, Outcome, Setup, block_of, same_bits
 from ptxdiff.judging.judge import judge
 from ptxdiff.model.arguments import format_of
 from ptxdiff.model.derive import packs_of
@@ -65,7 +65,7 @@ def by_variant(loaded: LoadedCase, names: tuple[str, str], found: Verdict, devic
         for outcome in outcomes:
             if outcome.status != "ran":
                 return _not_run(found, outcome)
-        wrong = wrong or not _same_bits(outcomes[0].outputs, outcomes[1].outputs)
+        wrong = wrong or not same_bits(outcomes[0].outputs, outcomes[1].outputs)
     return _compared(found, wrong)
 
 
@@ -79,7 +79,7 @@ def by_ptx(job: Job, found: Verdict, device: Backend) -> Verdict:
         if one.status != "ran":
             return _not_run(found, one)
     readings = [wanted.outputs, *([wanted.alternative] if wanted.alternative else [])]
-    return _compared(found, not any(_same_bits(outcome.outputs, reading) for reading in readings))
+    return _compared(found, not any(same_bits(outcome.outputs, reading) for reading in readings))
 
 
 def _job(loaded: LoadedCase, name: str, target: str, arrays: Mapping[str, Any], fusion: bool) -> Job:
@@ -88,10 +88,6 @@ def _job(loaded: LoadedCase, name: str, target: str, arrays: Mapping[str, Any], 
     pack = max(p for p in packs_of(case, variant) if p <= count) if isinstance(variant, AsmVariant) else 1
     setup = Setup(pack=pack, block=block_of(pack), shape=(count,), fusion=fusion)
     return Job(loaded.case, loaded.name, loaded.path, name, variant, target, setup, arrays)
-
-
-def _same_bits(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return all(np.asarray(one[n]).tobytes() == np.asarray(other[n]).tobytes() for n in one)
 
 
 def _compared(found: Verdict, also_wrong: bool) -> Verdict:

@@ -109,17 +109,17 @@ def run(
             element, mask = (element_of(v, low, width) for v in (register.value, register.undefined))
             elements[operand.tensor][place] = element
             undefined = t.bor(undefined, t.nonzero(mask))
-    found = tuple(tuple(e for e in row if e is not None) for row in elements)
-    assert all(len(row) == pack for row in found)
-    return Results(found, undefined, frozenset(lane.approximate), tuple(lane.computed))
+    elements_of_outputs = tuple(tuple(e for e in row if e is not None) for row in elements)
+    assert all(len(row) == pack for row in elements_of_outputs)
+    return Results(elements_of_outputs, undefined, frozenset(lane.approximate), tuple(lane.computed))
 
 
 def element_of(value: Term, low: int, width: int) -> Term:
     """The element of a register from a bit on; one of 1 bit is a condition."""
     if value.width == 0:
         return value
-    found = t.extract(value, low + width - 1, low)
-    return t.nonzero(found) if width == 1 else found
+    element = t.extract(value, low + width - 1, low)
+    return t.nonzero(element) if width == 1 else element
 
 
 def _loaded(operand: AsmOperand, elements: Sequence[Term]) -> MaskedTerm:
@@ -210,16 +210,16 @@ class Lane:
         Raises NotModelled if ptxas may fuse a sum with a product that the emulator's contraction does not see: one that
         is moved, negated, or computed before a branch.
         """
-        found = [(k, self.products.get(r.slot, frozenset())) for k, r in enumerate(step.sources) if r.slot >= 0]
+        sources = [(k, self.products.get(r.slot, frozenset())) for k, r in enumerate(step.sources) if r.slot >= 0]
         role = role_in_contraction(step)
         if role is None:
-            return frozenset[tuple[str, bool]]().union(*(p for _, p in found)) if step.kind in _MOVES else frozenset()
+            return frozenset[tuple[str, bool]]().union(*(p for _, p in sources)) if step.kind in _MOVES else frozenset()
         kind, own = role[0], role[1:]
         if kind == "product":
             return frozenset([own])
         if kind == "negation":
-            return frozenset[tuple[str, bool]]().union(*(p for _, p in found))
-        for position, products in found:
+            return frozenset[tuple[str, bool]]().union(*(p for _, p in sources))
+        for position, products in sources:
             if own in products and (step.node.offset, position) not in self.offered:
                 raise NotModelled(f"a sum that ptxas may fuse with a product that is moved: {step.bound.spelling}")
         return frozenset()
@@ -286,13 +286,13 @@ def _scalar(lane: Lane, step: Step, condition: Term) -> list[MaskedTerm]:
     form = step.bound.form
     if form.approximate:
         lane.approximate.add(step.bound.name)
-    found = []
+    results = []
     for number, function in enumerate(step.functions):
         build = definitions.uninterpreted if form.approximate and not lane.units else definitions.of_lanes
         value = build(function, *values)
         lane.computed.append(ComputedTerms(step.bound.spelling, function, tuple(values), value))
-        found.append(MaskedTerm(value, _undefined(form, sources, function, value.width, number)))
-    return found
+        results.append(MaskedTerm(value, _undefined(form, sources, function, value.width, number)))
+    return results
 
 
 def _undefined(form: Form, sources: Sequence[MaskedTerm], function: ArrayFunction, width: int, number: int) -> Term:
@@ -328,10 +328,10 @@ def _undefined(form: Form, sources: Sequence[MaskedTerm], function: ArrayFunctio
 
 
 def _any(masks: Sequence[Term]) -> Term:
-    found = FALSE
+    either = FALSE
     for mask in masks:
-        found = t.bor(found, t.nonzero(mask))
-    return found
+        either = t.bor(either, t.nonzero(mask))
+    return either
 
 
 def _all_if(condition: Term, width: int) -> Term:
@@ -372,40 +372,40 @@ def _paired(masks: Sequence[Term], width: int) -> Term:
 
 def _of_sources(masks: Sequence[Term], width: int) -> Term:
     *sources, last = masks
-    part, found = width // len(sources), t.const(0, width)
-    for place, mask in enumerate(reversed(sources)):
-        found = t.or_(found, t.ite(t.nonzero(mask), t.const(t.ones(part) << part * place, width), t.const(0, width)))
-    return t.ite(t.nonzero(last), t.const(t.ones(width), width), found)
+    part, whole = width // len(sources), t.const(0, width)
+    for k, mask in enumerate(reversed(sources)):
+        whole = t.or_(whole, t.ite(t.nonzero(mask), t.const(t.ones(part) << part * k, width), t.const(0, width)))
+    return t.ite(t.nonzero(last), t.const(t.ones(width), width), whole)
 
 
 _COUNTS = {"two parts": 2, "four parts": 4}
 
 
 def _by_parts(masks: Sequence[Term], width: int, count: int) -> Term:
-    part, found = width // count, t.const(0, width)
+    part, whole = width // count, t.const(0, width)
     for k in range(count):
         own = [t.extract(m, m.width // count * (k + 1) - 1, m.width // count * k) for m in masks]
-        found = t.or_(found, t.ite(_any(own), t.const(t.ones(part) << part * k, width), t.const(0, width)))
-    return found
+        whole = t.or_(whole, t.ite(_any(own), t.const(t.ones(part) << part * k, width), t.const(0, width)))
+    return whole
 
 
 _PARTS = {"words": 32, "halves": 16, "bytes": 8}
 
 
 def _union(masks: Sequence[Term]) -> Term:
-    found = masks[0]
+    union = masks[0]
     for mask in masks[1:]:
-        found = t.bor(found, mask) if found.width == 0 else t.or_(found, mask)
-    return found
+        union = t.bor(union, mask) if union.width == 0 else t.or_(union, mask)
+    return union
 
 
 def _spread(mask: Term, width: int, part: int) -> Term:
     """Every part in which a bit is set, whole."""
-    found = t.const(0, width)
+    spread = t.const(0, width)
     for low in range(0, width, part):
         touched = t.nonzero(t.extract(mask, low + part - 1, low))
-        found = t.or_(found, t.ite(touched, t.const(t.ones(part) << low, width), t.const(0, width)))
-    return found
+        spread = t.or_(spread, t.ite(touched, t.const(t.ones(part) << low, width), t.const(0, width)))
+    return spread
 
 
 def _and(sources: Sequence[MaskedTerm]) -> Term:
@@ -440,24 +440,24 @@ def _mov(lane: Lane, step: Step, condition: Term) -> list[MaskedTerm]:
 def _unpack(lane: Lane, step: Step, condition: Term) -> list[MaskedTerm]:
     sources = [lane.read(r) for r in step.sources]
     each = len(step.destinations) // len(sources)
-    found = []
+    parts = []
     for number, writer in enumerate(step.destinations):
         source, low = sources[number // each], number % each * writer.width
         if writer.slot < 0:
-            found.append(_lost(writer.width))
+            parts.append(_lost(writer.width))
         elif source.value.width == writer.width:
-            found.append(source)
+            parts.append(source)
         else:
             high = low + writer.width - 1
-            found.append(MaskedTerm(t.extract(source.value, high, low), t.extract(source.undefined, high, low)))
-    return found
+            parts.append(MaskedTerm(t.extract(source.value, high, low), t.extract(source.undefined, high, low)))
+    return parts
 
 
 def _pack(lane: Lane, step: Step, condition: Term) -> list[MaskedTerm]:
     sources = [lane.read(r) for r in step.sources]
     width = step.sources[0].width
     each = len(sources) // len(step.destinations)
-    found = []
+    packed = []
     for number, writer in enumerate(step.destinations):
         parts = sources[number * each : (number + 1) * each]
         total = writer.width
@@ -466,31 +466,31 @@ def _pack(lane: Lane, step: Step, condition: Term) -> list[MaskedTerm]:
             by = t.const(k * width, total)
             value = t.or_(value, t.shl(_resized(part.value, total, False), by))
             undefined = t.or_(undefined, t.shl(_resized(part.undefined, total, False), by))
-        found.append(MaskedTerm(value, undefined))
-    return found
+        packed.append(MaskedTerm(value, undefined))
+    return packed
 
 
 def _split(lane: Lane, step: Step, condition: Term) -> list[MaskedTerm]:
     source = lane.read(step.sources[0])
-    found = []
+    parts = []
     for number, writer in enumerate(step.destinations):
         low = number * step.detail
         if low >= writer.width:
-            found.append(defined(t.const(0, source.value.width)))
+            parts.append(defined(t.const(0, source.value.width)))
             continue
         mask, by = t.const((1 << step.detail) - 1, source.value.width), t.const(low, source.value.width)
-        found.append(MaskedTerm(*(t.and_(t.lshr(v, by), mask) for v in (source.value, source.undefined))))
-    return found
+        parts.append(MaskedTerm(*(t.and_(t.lshr(v, by), mask) for v in (source.value, source.undefined))))
+    return parts
 
 
 def _fusion(lane: Lane, step: Step, condition: Term) -> list[MaskedTerm]:
     """A sum, or what it is if it is fused: each is one of the inputs' choices (`ptxdiff.emulator.undecided`)."""
-    found, *others = (lane.read(r) for r in step.sources)
+    choice, *others = (lane.read(r) for r in step.sources)
     for (offset, position), one in zip(step.detail, others, strict=True):
         chosen = t.variable(f"fused.{offset}.{position}", 0)
-        pairs = zip((one.value, one.undefined), (found.value, found.undefined), strict=True)
-        found = MaskedTerm(*(t.ite(chosen, yes, no) for yes, no in pairs))
-    return [found]
+        pairs = zip((one.value, one.undefined), (choice.value, choice.undefined), strict=True)
+        choice = MaskedTerm(*(t.ite(chosen, yes, no) for yes, no in pairs))
+    return [choice]
 
 
 def _nothing(lane: Lane, step: Step, condition: Term) -> list[MaskedTerm]:

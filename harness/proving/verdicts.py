@@ -71,7 +71,7 @@ def prove(
     other = None if against == "reference" else _named(case, against)
     search = _VariantSearch(seconds, tuple(solvers))
     done: list[int] = []
-    found = Verdict("proved", target=target, against=against)
+    result = Verdict("proved", target=target, against=against)
     first: _Goals | None = None
     try:
         for pack in packs or _packs(case, variant):
@@ -79,24 +79,24 @@ def prove(
                 first = first or goals
                 verdict = search.settle(goals)
                 if verdict.verdict != "proved":
-                    found = verdict
+                    result = verdict
                     break
-                found = replace(
-                    found,
-                    program=_together(found.program, verdict.program),
-                    rules=_together(found.rules, verdict.rules),
+                result = replace(
+                    result,
+                    program=_together(result.program, verdict.program),
+                    rules=_together(result.rules, verdict.rules),
                 )
-            if found.verdict != "proved":
+            if result.verdict != "proved":
                 break
             done.append(pack)
-        if found.verdict == "proved":
-            found = replace(found, **search.emptiness(first))
+        if result.verdict == "proved":
+            result = replace(result, **search.emptiness(first))
     except NotModelled as reason:
-        found = Verdict("not settled", f"not modelled: {reason}")
+        result = Verdict("not settled", f"not modelled: {reason}")
     except (PtxError, CaseError) as error:
-        found = Verdict("not settled", f"does not assemble: {' '.join(str(error).split())[:200]}")
+        result = Verdict("not settled", f"does not assemble: {' '.join(str(error).split())[:200]}")
     return replace(
-        found,
+        result,
         target=target,
         against=against,
         packs=tuple(done),
@@ -127,30 +127,31 @@ def proof_of(
         from ptxdiff.proving.elements import prove_assembled
 
         _named(loaded.case, name)
-        found = prove_assembled(loaded, name, target, device=device, **options)
-        units = {n: tuple(f"0x{byte:02x}" for byte in row) for n, row in found.inputs.items()}
+        verdict = prove_assembled(loaded, name, target, device=device, **options)
+        units = {n: tuple(f"0x{byte:02x}" for byte in row) for n, row in verdict.inputs.items()}
     else:
         as_kernel = not isinstance(_named(loaded.case, name), AsmVariant)
         if against == REFERENCE and as_kernel and loaded.case.elementwise:
             from ptxdiff.proving.elements import prove_elements
 
-            found = prove_elements(loaded, name, target, **options)
+            verdict = prove_elements(loaded, name, target, **options)
         else:
-            found = prove(loaded.case, name, target, against=against, **options)
-            if against == REFERENCE and found.reason.startswith("undefined bits"):
-                found = _in_its_kernel(loaded, name, target, found, options)
-        if found.verdict == "counterexample" and device is not None:
+            verdict = prove(loaded.case, name, target, against=against, **options)
+            if against == REFERENCE and verdict.reason.startswith("undefined bits"):
+                verdict = _in_its_kernel(loaded, name, target, verdict, options)
+        if verdict.verdict == "counterexample" and device is not None:
             if against == REFERENCE:
-                found = on_device.by_rules(loaded, name, found, device)
+                verdict = on_device.by_rules(loaded, name, verdict, device)
             else:
-                found = on_device.by_variant(loaded, (name, against), found, device)
+                verdict = on_device.by_variant(loaded, (name, against), verdict, device)
         units = {
             n: tuple(f"0x{u:0{max(format_of(loaded.case.inputs[n]).unit_bits // 4, 1)}x}" for u in row)
-            for n, row in found.inputs.items()
+            for n, row in verdict.inputs.items()
         }
     return Proof(
-        loaded.name, name, found.target, found.verdict, found.against, found.reason, found.packs, found.solver,
-        round(found.seconds, 2), found.program, found.rules, units, found.tried, found.assembler,
+        loaded.name, name, verdict.target, verdict.verdict, verdict.against, verdict.reason, verdict.packs,
+        verdict.solver,
+        round(verdict.seconds, 2), verdict.program, verdict.rules, units, verdict.tried, verdict.assembler,
         _fingerprint(loaded.case, loaded.case.variants[name]),
     )  # fmt: skip
 
@@ -168,10 +169,10 @@ def _in_its_kernel(loaded: LoadedCase, name: str, target: str, alone: Verdict, o
     """
     from ptxdiff.proving.elements import prove_elements
 
-    found = prove_elements(loaded, name, target, **options)
-    if found.verdict != "proved":
+    in_kernel = prove_elements(loaded, name, target, **options)
+    if in_kernel.verdict != "proved":
         return alone
-    return replace(found, tried=(*alone.tried, "in Triton's kernel:", *found.tried))
+    return replace(in_kernel, tried=(*alone.tried, "in Triton's kernel:", *in_kernel.tried))
 
 
 REFERENCE, SASS = "reference", "sass"
@@ -267,22 +268,22 @@ def _assignments(form: AsmForm, target: str) -> list[tuple[tuple[int, int], ...]
     """
     from ptxdiff.emulator import sharing
 
-    found = sharing(form.text, form.constraints, target)
-    if not found.complete or any(h.tied >= 0 for h in found.hazards):
+    shared = sharing(form.text, form.constraints, target)
+    if not shared.complete or any(h.tied >= 0 for h in shared.hazards):
         raise NotModelled("an output that may share a register with an input, in too many ways")
-    return [tuple(sorted(chosen.items())) for chosen in found.assignments]
+    return [tuple(sorted(chosen.items())) for chosen in shared.assignments]
 
 
 def _shared_apart(unit: _Unit, variables: Mapping[str, list[Term]], elements: Sequence[Sequence[Term]]) -> list[Term]:
     """For each assignment of shared registers, that a bit of a result is another one than with registers of its own, or
     is undefined."""
-    found = []
+    goals = []
     for share in _assignments(unit.form, unit.target):
         results, others = _run(replace(unit, share=share), variables)
         pairs = zip(elements, others, strict=True)
         apart = _any(t.bnot(t.eq(a, b)) for mine, theirs in pairs for a, b in zip(mine, theirs, strict=True))
-        found.append(t.bor(apart, _any(r.undefined for r in results)))
-    return found
+        goals.append(t.bor(apart, _any(r.undefined for r in results)))
+    return goals
 
 
 def prove_sharing(
@@ -305,28 +306,28 @@ def prove_sharing(
     def believed(model: Mapping[str, int], exact: bool) -> Verdict | None:
         numbers = {f"x{i}_{k}": 0 for i in range(len(case.inputs)) for k in range(pack)} | dict(model)
         units = {n: tuple(numbers[f"x{i}_{k}"] for k in range(pack)) for i, n in enumerate(case.inputs)}
-        words = "" if case.domain is not None and not np.all(_inside(case, _arrays(case, units))) else shown(units)
-        return Verdict("counterexample", words, inputs=units) if words else None
+        bits = "" if case.domain is not None and not np.all(_inside(case, _arrays(case, units))) else shown(units)
+        return Verdict("counterexample", bits, inputs=units) if bits else None
 
     try:
         form = asm_form(case, variant, pack)
         variables = _variables(case, pack)
         assumptions = _assumptions(case, variables, pack)
-        found = None
+        outcome = None
         for fuse in _fusings(form, target) if fusion else (False,):
             unit = _Unit(case, policies(case, variant), form, target, fuse, pack)
             results, elements = _run(unit, variables)
             goals = (_any(r.undefined for r in results), *_shared_apart(unit, variables, elements))
             refuted = (search.refute(goal, assumptions, believed, lambda asked: None) for goal in goals)
-            found = next((verdict for verdict in refuted if verdict is not None), None)
-            if found is not None:
+            outcome = next((verdict for verdict in refuted if verdict is not None), None)
+            if outcome is not None:
                 break
     except NotModelled as reason:
-        found = Verdict("not settled", f"not modelled: {reason}")
+        outcome = Verdict("not settled", f"not modelled: {reason}")
     except (PtxError, CaseError) as error:
-        found = Verdict("not settled", f"does not assemble: {' '.join(str(error).split())[:200]}")
-    found = found or Verdict("proved")
-    return replace(found, target=target, packs=(pack,), solver=search.versions, seconds=seconds - search.left)
+        outcome = Verdict("not settled", f"does not assemble: {' '.join(str(error).split())[:200]}")
+    outcome = outcome or Verdict("proved")
+    return replace(outcome, target=target, packs=(pack,), solver=search.versions, seconds=seconds - search.left)
 
 
 def _variables(case: Case, count: int) -> dict[str, list[Term]]:
@@ -351,15 +352,15 @@ def _run(unit: _Unit, variables: Mapping[str, list[Term]]) -> tuple[tuple[Result
     block = assemble(written.text, written.constraints, unit.target, unit.share, bool(unit.fuse))
     if unit.fuse is None:
         block = replace(block, program=undecided(block.program))
-    found: list[Results] = []
+    results: list[Results] = []
     elements: list[list[Term]] = [[] for _ in case.outputs]
     for first in range(0, unit.elements, pack):
         given = [v[first : first + pack] for v in variables.values()]
         one = programs.run(block, operands, given, widths[1], pack)
-        found.append(one)
+        results.append(one)
         for k, own in enumerate(one.outputs):
             elements[k] += own
-    return tuple(found), elements
+    return tuple(results), elements
 
 
 def _bits(fmt: Format) -> int:
@@ -441,10 +442,10 @@ def _by_variant(
 
 
 def _any(conditions: Any) -> Term:
-    found = FALSE
+    either = FALSE
     for condition in conditions:
-        found = t.bor(found, condition)
-    return found
+        either = t.bor(either, condition)
+    return either
 
 
 class _VariantSearch(ProofSearch):
@@ -453,16 +454,16 @@ class _VariantSearch(ProofSearch):
     def settle(self, goals: _Goals) -> Verdict:
         """The verdict on one reading."""
         program = t.digest(e for r in goals.results for own in r.outputs for e in own)
-        found = Verdict("proved", program=program, rules=goals.rules)
+        result = Verdict("proved", program=program, rules=goals.rules)
         for goal in _distinct([goals.undefined, *goals.refused], goals.unit.elements):
             verdict = self._goal(goals, goal)
             if verdict is not None:
                 return replace(verdict, program=program, rules=goals.rules)
         for goal in goals.shared:
             if self.refute(goal, goals.assumptions, lambda *_: None, lambda asked: None) is not None:
-                words = "not modelled: an output that may share a register with an input, and then may give other bits"
-                return Verdict("not settled", words, program=program, rules=goals.rules)
-        return found
+                reason = "not modelled: an output that may share a register with an input, and then may give other bits"
+                return Verdict("not settled", reason, program=program, rules=goals.rules)
+        return result
 
     def emptiness(self, goals: _Goals | None) -> dict[str, Any]:
         """What changes in a verdict where nothing was asked: no input in the domain, no result that is refused."""
@@ -478,8 +479,8 @@ class _VariantSearch(ProofSearch):
                 continue
             if answer.answer == "sat" and (asked.exact or holds(goals.askable, answer.model)):
                 return {}
-        words = "nothing to prove: no input of the domain is known with a result that the rules refuse"
-        return {"verdict": "not settled", "reason": words}
+        reason = "nothing to prove: no input of the domain is known with a result that the rules refuse"
+        return {"verdict": "not settled", "reason": reason}
 
     def _goal(self, goals: _Goals, goal: Term) -> Verdict | None:
         """None if a goal holds for no input, else the verdict."""
@@ -488,9 +489,9 @@ class _VariantSearch(ProofSearch):
             return self._believed(goals, model)
 
         if goals.unit.fuse is None:  # nobody is accused, because ptxas may never choose so
-            found = self.refute(goal, goals.assumptions, lambda *_: None, lambda asked: None)
-            if found is None or found.reason.startswith("time"):
-                return found
+            refuted = self.refute(goal, goals.assumptions, lambda *_: None, lambda asked: None)
+            if refuted is None or refuted.reason.startswith("time"):
+                return refuted
             return Verdict("not settled", programs.SOME_FUSED)
         return self.refute(goal, goals.assumptions, believed, lambda asked: _open(goals, asked, goal))
 
@@ -540,22 +541,22 @@ def _open(goals: _Goals, asked: queries.Query, goal: Term) -> str | None:
 def _distinct(goals: Sequence[Term], elements: int) -> list[Term]:
     """Goals without those that are another one with another element's inputs."""
     seen: set[str] = set()
-    found = []
+    different = []
     for goal in goals:
         places = {x.detail.partition("_")[2] for x in t.ordered([goal]) if x.op == "var"}
         if len(places) == 1:
-            (place,) = places
+            (element,) = places
 
             def renamed(term: Term, args: tuple[Term, ...]) -> Term | None:
                 return t.variable(f"{term.detail.partition('_')[0]}_0", term.width) if term.op == "var" else None
 
-            (first,) = t.rebuilt([goal], renamed) if place != "0" else (goal,)
+            (first,) = t.rebuilt([goal], renamed) if element != "0" else (goal,)
             key = t.digest([first])
             if key in seen:
                 continue
             seen.add(key)
-        found.append(goal)
-    return found
+        different.append(goal)
+    return different
 
 
 def _arrays(case: Case, units: Mapping[str, Sequence[int]]) -> dict[str, Any]:

@@ -34,12 +34,12 @@ def fault_of(job: Job, form: AsmForm) -> str | None:
     """
     from ptxdiff.emulator import repeated_name, written_input
 
-    words = (
+    fault = (
         written_input(form.text, form.constraints)
         or repeated_name(form.text, form.constraints)
         or _depends_on_the_machine(job, form)
     )
-    return " ".join(words.split()) if words else None
+    return " ".join(fault.split()) if fault else None
 
 
 def special_registers_in(form: AsmForm) -> list[str]:
@@ -129,9 +129,9 @@ def shared_registers(call: AsmCall) -> AsmFault:
     The block is run with every pair of registers that may be shared, on patterns. A block with memory cannot run alone:
     there the order of two instructions decides, of which one has no guard. Blocks without such a pair are never run.
     """
-    found = _shared_registers(call.text, call.constraints)
-    words = f"inline asm{_at(call)}"
-    return AsmFault(found.finding and words + found.finding, found.note and UNPROVED + words + found.note)
+    fault = _shared_registers(call.text, call.constraints)
+    where = f"inline asm{_at(call)}"
+    return AsmFault(fault.finding and where + fault.finding, fault.note and UNPROVED + where + fault.note)
 
 
 @lru_cache(maxsize=_BLOCKS)
@@ -142,14 +142,14 @@ def _shared_registers(text: str, constraints: str) -> AsmFault:
     from ptxdiff.lint.snippet import Snippet
 
     block = LintedBlock(Snippet(text, constraints))
-    found = next(iter(missing_early_clobber(block)), None)
-    if found is None:
+    finding = next(iter(missing_early_clobber(block)), None)
+    if finding is None:
         return AsmFault()
-    line = f", line {text[: found.at].count(chr(10)) + 1}" if found.at is not None else ""
-    words = f"{line}: {found.message}; {found.instead}"
+    line = f", line {text[: finding.at].count(chr(10)) + 1}" if finding.at is not None else ""
+    message = f"{line}: {finding.message}; {finding.instead}"
     certain = block.program is not None or any(early.certain for early in written_early(block))
-    shown = found.severity != "note" and certain
-    return AsmFault(finding=words) if shown else AsmFault(note=words)
+    shown = finding.severity != "note" and certain
+    return AsmFault(finding=message) if shown else AsmFault(note=message)
 
 
 def unfilled_places(call: AsmCall) -> AsmFault:
@@ -158,16 +158,16 @@ def unfilled_places(call: AsmCall) -> AsmFault:
     call: `filled` is the most places that any launch fills. Element i of a result must depend on elements i of the
     arguments alone, by the same function in each place. The block is run alone to show it. No launch would.
     """
-    found = _unfilled_places(replace(call, place="", filled=0))
+    fault = _unfilled_places(replace(call, place="", filled=0))
     last = call.pack - 1
     which = f"places {call.filled} to {last}" if call.filled < last else f"place {last}"
     each = "one element" if call.filled == 1 else f"{call.filled} elements"
-    words = f"inline asm{_at(call)}: {which} of its pack of {call.pack} hold padding in every launch, because a thread "
-    words += f"has {each} of its own, so that no result shows them"
+    message = f"inline asm{_at(call)}: {which} of its pack of {call.pack} hold padding in every launch, because a "
+    message += f"thread has {each} of its own, so that no result shows them"
     more = f"make the block {call.pack // call.filled} times as large, or use fewer warps"
-    if found.finding:
-        return AsmFault(finding=f"{words}. Run alone they are wrong: {found.finding}; then {more}")
-    return AsmFault(note=f"{UNPROVED}{words}. {found.note}; {more}")
+    if fault.finding:
+        return AsmFault(finding=f"{message}. Run alone they are wrong: {fault.finding}; then {more}")
+    return AsmFault(note=f"{UNPROVED}{message}. {fault.note}; {more}")
 
 
 def _at(call: AsmCall) -> str:
@@ -188,11 +188,11 @@ def _unfilled_places(call: AsmCall) -> AsmFault:
         return AsmFault(note="They could not be examined alone, because the block does not run by itself")
     for (result, at), sources in sorted(flow.depends.items()):
         if foreign := sorted(source for source in sources if source[1] != at):
-            argument, place = foreign[0]
-            words = f"element {at} of result {result} depends on element {place} of argument {argument}"
-            return AsmFault(finding=f"{words}. Compute each element from those in its own place")
-    if words := _places_differ(block, call, *dtypes):
-        return AsmFault(finding=f"{words}. Compute the same in each place")
+            argument, element = foreign[0]
+            message = f"element {at} of result {result} depends on element {element} of argument {argument}"
+            return AsmFault(finding=f"{message}. Compute each element from those in its own place")
+    if message := _places_differ(block, call, *dtypes):
+        return AsmFault(finding=f"{message}. Compute the same in each place")
     return AsmFault(note="Run alone on sampled inputs they compute what the first place does")
 
 
@@ -216,10 +216,10 @@ def _places_differ(block: LintedBlock, call: AsmCall, outputs: list[str], inputs
         nans = (result != result).reshape(-1, call.pack)  # of payloads nothing is promised
         differ = (bits != bits[:, :1]) & ~(nans & nans[:, :1])
         if differ.any():
-            pack, place = (int(n) for n in np.argwhere(differ)[0])
+            pack, different = (int(n) for n in np.argwhere(differ)[0])
             codes = ", ".join(f"{int(c[pack : pack + 1].view(f'u{c.itemsize}')[0]):#x}" for c in columns)
-            there, first = int(bits[pack, place]), int(bits[pack, 0])
-            return f"for ({codes}) place {place} gives {there:#x} as result {number}, and place 0 gives {first:#x}"
+            there, first = int(bits[pack, different]), int(bits[pack, 0])
+            return f"for ({codes}) place {different} gives {there:#x} as result {number}, and place 0 gives {first:#x}"
     return ""
 
 

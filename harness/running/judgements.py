@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ptxdiff.backends.snippet import fed_back
 from ptxdiff.emulator import judging_emulated
 from ptxdiff.inputs.sets import has_tuples
-from ptxdiff.jobs import Backend, Job, Outcome
+from ptxdiff.jobs import Backend, Job, Outcome, same_bits
 from ptxdiff.judging.answers import results_of
 from ptxdiff.judging.judge import Judgement, Units, judge, judge_same
 from ptxdiff.judging.judged_share import pooled, too_little, unwritten_error
@@ -210,7 +210,7 @@ def diagnose(job: Job, outcome: Outcome) -> str:
     if job.setup.context == "shared":
         return CLOBBER  # this context shares registers, and does nothing else
     shared = _with_shared_registers(job)
-    if shared is not None and _same_bits(shared, outcome.outputs):
+    if shared is not None and same_bits(shared, outcome.outputs):
         return CLOBBER
     return ""
 
@@ -257,7 +257,3 @@ def _with_shared_registers(job: Job) -> Mapping[str, Any] | None:
     except (PtxError, CaseError):
         return None
     return outputs
-
-
-def _same_bits(one: Mapping[str, Any], two: Mapping[str, Any]) -> bool:
-    return all(np.array_equal(np.asarray(one[n]).reshape(-1), np.asarray(two[n]).reshape(-1)) for n in one)

@@ -21,7 +21,7 @@ from ptxdiff.emulator import KERNEL_SECONDS, Buffer, BufferPointer
 from ptxdiff.fuzz.parsing import UnsupportedCode, pieces_of
 from ptxdiff.fuzz.pieces import FlowProgram
 from ptxdiff.fuzz.reduce import reduced_by_rounds, smaller, unrolled
-from ptxdiff.jobs import Backend, Job, MachineCodeBackend, Outcome
+from ptxdiff.jobs import Backend, Job, MachineCodeBackend, Outcome, same_bits
 from ptxdiff.judging.judge import judge_same
 from ptxdiff.model.compilers import LEVELS, TRITONS_LEVEL, PtxasChoice, compiler_of
 from ptxdiff.model.match import DomainError
@@ -125,8 +125,8 @@ def blamed(
     if again.status != status or not same_bits(again.suspected if interpreted else again.outputs, outcome.outputs):
         return None
     for other in candidates(own, others, job):
-        found = backend.run(with_assembler(job, other))
-        if found.status == "ran" and not found.findings and same_bits(found.outputs, meant.outputs):
+        repeated = backend.run(with_assembler(job, other))
+        if repeated.status == "ran" and not repeated.findings and same_bits(repeated.outputs, meant.outputs):
             remarks: tuple[str, ...] = ()
             if interpreted:
                 parted = _parted(backend, with_assembler(job, own), outcome.outputs, meant.outputs)
@@ -149,8 +149,8 @@ def _parted(
         if not isinstance(made, Built):
             return ""
         built = made
-    words, nan = backend.parted(job, launch, built, outputs, meant)
-    return "" if nan else words
+    difference, nan = backend.parted(job, launch, built, outputs, meant)
+    return "" if nan else difference
 
 
 def _meant(job: Job, passes: Passes) -> Outcome | None:
@@ -186,24 +186,12 @@ def candidates(own: PtxasChoice, others: Sequence[Chosen], job: Job) -> Iterator
     seen = {own.digest}
     for other in (*others, None):
         try:
-            found = other or tritons_own(job.target, compiler_of(job.case, job.variant))
+            tool = other or tritons_own(job.target, compiler_of(job.case, job.variant))
         except (NoTriton, NoAssembler):
             continue
-        if found.digest not in seen:
-            seen.add(found.digest)
-            yield found
-
-
-def same_bits(one: Mapping[str, Any], two: Mapping[str, Any]) -> bool:
-    """Whether outputs are the same, bit for bit."""
-    if one.keys() != two.keys():
-        return False
-    pairs = ((np.asarray(one[n]), np.asarray(two[n])) for n in one)
-    return all(a.size == b.size and np.array_equal(_bytes(a), _bytes(b)) for a, b in pairs)
-
-
-def _bytes(units: Any) -> Any:
-    return np.ascontiguousarray(units).reshape(-1).view(np.uint8)
+        if tool.digest not in seen:
+            seen.add(tool.digest)
+            yield tool
 
 
 def _blame(
@@ -220,20 +208,20 @@ def _blame(
             "stopped", *pair, compilation.ptx, options, job.target, evidence=meant.evidence, launch=launch
         )
     judgement = judge_same(job.case, job.inputs, meant.outputs, outcome.outputs, job.setup.pack)
-    found = PtxasBlame(
+    fault = PtxasBlame(
         "wrong", *pair, compilation.ptx, _options(compilation, pair[0]), job.target,
         first=judgement.offenders[0] if judgement.offenders else None, differ=judgement.different,
         evidence=meant.evidence, launch=launch,
     )  # fmt: skip
     if not smallest:
-        return found
+        return fault
     showing = _Showing(job, compilation, backend, pair)
-    found = _smaller(found, showing.shows)
-    outputs = showing.outputs(found.ptx) if found.smaller else None
-    if outputs is None or showing.open(found.ptx, *outputs):
-        return replace(found, ptx=compilation.ptx, smaller=False)
+    fault = _smaller(fault, showing.shows)
+    outputs = showing.outputs(fault.ptx) if fault.smaller else None
+    if outputs is None or showing.open(fault.ptx, *outputs):
+        return replace(fault, ptx=compilation.ptx, smaller=False)
     offenders = judge_same(job.case, job.inputs, *outputs, job.setup.pack).offenders
-    return replace(found, of_smaller=offenders[0] if offenders else None)
+    return replace(fault, of_smaller=offenders[0] if offenders else None)
 
 
 def _launched(job: Job, compilation: Compilation) -> tuple[str, ...]:
@@ -266,9 +254,9 @@ def ended_badly(job: Job, outcome: Outcome, others: Sequence[Chosen]) -> PtxasBl
         right = next((other for other in tried if isinstance(build(spec, other), Built)), None)
     except (NoTriton, NoAssembler, CaseError, ValueError, TypeError):
         return None
-    found = PtxasBlame(outcome.ended, own, right, compilation.ptx, _options(compilation, own), job.target)
+    fault = PtxasBlame(outcome.ended, own, right, compilation.ptx, _options(compilation, own), job.target)
     if outcome.ended == "hung":  # each step of a reduction would take as long
-        return found
+        return fault
 
     def crashes(text: str) -> bool:
         changed = replace(compilation, ptx=text)
@@ -277,17 +265,17 @@ def ended_badly(job: Job, outcome: Outcome, others: Sequence[Chosen]) -> PtxasBl
         made = assemble(replace(changed, ptxas=Tool.of(own)))
         return isinstance(made, Refusal) and made.ended == "crashed"
 
-    return _smaller(found, crashes)
+    return _smaller(fault, crashes)
 
 
 def _compilation(job: Job) -> Compilation | None:
-    found = compile_kernel(launch_of(job).spec(job.target))
-    return None if isinstance(found, Refusal) else found
+    compiled = compile_kernel(launch_of(job).spec(job.target))
+    return None if isinstance(compiled, Refusal) else compiled
 
 
 def _options(compilation: Compilation, by: PtxasChoice) -> tuple[str, ...]:
-    words = options_of(replace(compilation, ptxas=Tool.of(by)))
-    return tuple(w for w in words if w not in ("-v", "-lineinfo") and not w.startswith("-O"))
+    options = options_of(replace(compilation, ptxas=Tool.of(by)))
+    return tuple(w for w in options if w not in ("-v", "-lineinfo") and not w.startswith("-O"))
 
 
 @dataclass
@@ -439,7 +427,7 @@ def _known_by(blame: PtxasBlame) -> list[tuple[str, str]]:
                 f"{blame.right.name} gives the emulator's bits here, that of {blame.faulty.name} gives others in each",
             ),
             ("", "schedule. PTX leaves nothing open here: nothing to fuse, no approximate instruction, no NaN"),
-            *(("", words) for words in blame.remarks),
+            *(("", remark) for remark in blame.remarks),
         ]
     own = blame.faulty.name
     does = "stops the device" if blame.kind == "stopped" else "gives others, twice the same"
@@ -519,12 +507,12 @@ def attached(folder: Path | None, key: Key, blame: PtxasBlame) -> str:
 
 def _commented(blame: PtxasBlame) -> str:
     """The PTX, with comments at its head that say what it shows."""
-    words: Sequence[str] = [title(blame), f"{blame.faulty.name} {_WHAT[blame.kind]}", in_brief(blame), *blame.launch]
+    lines: Sequence[str] = [title(blame), f"{blame.faulty.name} {_WHAT[blame.kind]}", in_brief(blame), *blame.launch]
     if blame.smaller:
-        words = [*words, "reduced to the part that shows the fault; parameters and launch are the kernel's own"]
+        lines = [*lines, "reduced to the part that shows the fault; parameters and launch are the kernel's own"]
     rows = [f"{name}: {text}" for name, text in _values(replace(blame, first=blame.of_smaller or blame.first)) if name]
     by_hand = [command(blame, by, name) for by, name in ((blame.faulty, "wrong"), (blame.right, "right")) if by]
-    return "".join(f"// {line}\n" for line in (*words, *rows, *by_hand)) + blame.ptx
+    return "".join(f"// {line}\n" for line in (*lines, *rows, *by_hand)) + blame.ptx
 
 
 class PtxasTrial:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -43,6 +44,7 @@ from ptxdiff.records import (
     splits,
     unpacked,
 )
+from ptxdiff.records.causes import FailureBlock, blocks, shown_first
 from ptxdiff.records.escaping import terminal
 from ptxdiff.records.lock import lock_of
 from ptxdiff.running.environment import environment, other_environment
@@ -51,12 +53,6 @@ if TYPE_CHECKING:
     from ptxdiff.jobs import Backend
     from ptxdiff.running.assemblers import Chosen
     from ptxdiff.running.item import Item
-
-
-import copy
-from collections.abc import Iterator
-
-from ptxdiff.records.causes import FailureBlock, blocks, shown_first
 
 DIED = "the process that ran it died: killed, out of memory, or crashed; --ptx-resume runs it again"
 
@@ -130,8 +126,8 @@ class Recorder:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Write the records that the report carries."""
         self.progress.reported(report)
-        found: list[Sent] | str = vars(report).pop("ptxdiff_records", [])  # pytest keeps every report
-        came = unpacked(found) if isinstance(found, str) else found
+        carried: list[Sent] | str = vars(report).pop("ptxdiff_records", [])  # pytest keeps every report
+        came = unpacked(carried) if isinstance(carried, str) else carried
         if report.failed:
             came = _with_failure(report, came, self.known)
             self.blocks.add(report, (r for r, _ in came if isinstance(r, Result)))
@@ -156,8 +152,8 @@ class Recorder:
             self.remarks |= dict.fromkeys(f"{r.key.case}::{r.key.variant}: {n}" for n in opened)
             if r.padding_alone:
                 self.remarks[f"{r.key.case}::{r.key.variant}: fails by undefined padding alone: see its message"] = None
-            if words := carried_nowhere(r):
-                self.remarks[f"{r.key.case}::{r.key.variant}: carried over to no later run: {words}"] = None
+            if reason := carried_nowhere(r):
+                self.remarks[f"{r.key.case}::{r.key.variant}: carried over to no later run: {reason}"] = None
             self.reused[r.reused] += bool(r.reused)
             self.reusable |= BACKENDS[r.key.backend].reusable
             if r.ptxas:
@@ -210,8 +206,8 @@ class Recorder:
             if self.writer is not None:
                 self.writer.close()
             self.writer = None
-            words = f"records: {e}; the file can be read up to there, and --ptx-resume continues it"
-            pytest.exit(words, returncode=pytest.ExitCode.INTERNAL_ERROR)
+            message = f"records: {e}; the file can be read up to there, and --ptx-resume continues it"
+            pytest.exit(message, returncode=pytest.ExitCode.INTERNAL_ERROR)
 
     def _open(self) -> Writer:
         if self.writer is None:
@@ -252,14 +248,14 @@ class Recorder:
             self._replace_earlier()
         found_splits = splits(self.results)
         missing = self.progress.missing or self._changed_meanwhile()
-        found = (
+        differing = (
             self._disagreements(found_splits)
             if not missing and found_splits and not self.config.option.ptx_replay
             else []
         )
-        self.splits = explained(found_splits, found)
-        if found and self.path is not None:
-            self._write(map(sent, found))
+        self.splits = explained(found_splits, differing)
+        if differing and self.path is not None:
+            self._write(map(sent, differing))
         if missing and (self.writer is not None or self.resumed):
             self.fault = f"{self.path} (cut short: {missing}; --ptx-resume continues it)"
             self._leave_open()
@@ -292,11 +288,11 @@ class Recorder:
 
         for item, results in left.items():
             try:
-                words = changed_since(item_in(self.config, self.cases[item[0]].path, item), results)
+                change = changed_since(item_in(self.config, self.cases[item[0]].path, item), results)
             except (KeyError, LookupError, CaseError) as e:
-                words = f"it cannot be loaded: {e}"
-            if words:
-                return f"{_label(item)}, which was not chosen this time, has results of an earlier definition: {words}"
+                change = f"it cannot be loaded: {e}"
+            if change:
+                return f"{_label(item)}, which was not chosen this time, has results of an earlier definition: {change}"
         return ""
 
     def _leave_open(self) -> None:
@@ -336,9 +332,9 @@ class Recorder:
         terminalreporter.section("ptxdiff")
         evidence = {"pass": beside(self.evidence)}
         verdicts = [v for v in (*VERDICTS, "expected failure") if self.verdicts[v]]
-        words = [f"{self.verdicts[v]} {v}{evidence.get(v, '')}" for v in verdicts]
-        if words:
-            terminalreporter.write_line("results: " + ", ".join(words))
+        counts = [f"{self.verdicts[v]} {v}{evidence.get(v, '')}" for v in verdicts]
+        if counts:
+            terminalreporter.write_line("results: " + ", ".join(counts))
         if self.blocks.words and self.config.get_verbosity() < 2:
             terminalreporter.write_line(self.blocks.words)
         if count := self.reused.total():
@@ -426,10 +422,10 @@ def _with_failure(report: pytest.TestReport, records: list[Sent], known: Collect
     item = _item(report.nodeid)
     if item is None or item in known or any(r.verdict in ("fail", "error") for r in results):
         return records
-    words = _words(report)
-    message = f"{item[0]}::{item[1]}[{item[2]}-{item[3]}]: error: {words}"
+    message_line = _words(report)
+    message = f"{item[0]}::{item[1]}[{item[2]}-{item[3]}]: error: {message_line}"
     ran = [s for s in records if not (isinstance(s.record, Result) and s.record.verdict == "not run")]
-    return [*ran, sent(Result(key=Key(*item), verdict="error", words=words, message=message))]
+    return [*ran, sent(Result(key=Key(*item), verdict="error", words=message_line, message=message))]
 
 
 def _item(nodeid: str) -> tuple[str, str, str, str] | None:
@@ -464,9 +460,9 @@ def _splits_line(found: Sequence[Split]) -> str:
 def _timed(timings: Sequence[Timing]) -> str:
     """The number of timings, the A/A noise, and how many timings were noisy or taken under reduced clocks."""
     noise = [100 * t.noise for t in timings]
-    words = f"{len(timings)}, A/A noise {min(noise):.2f} to {max(noise):.2f}%"
+    text = f"{len(timings)}, A/A noise {min(noise):.2f} to {max(noise):.2f}%"
     noted = sum(bool(t.notes) for t in timings)
-    return words + (f", {noted} noisier than 1% or under reduced clocks" if noted else "")
+    return text + (f", {noted} noisier than 1% or under reduced clocks" if noted else "")
 
 
 def records_path(argument: str) -> Path:
@@ -511,9 +507,9 @@ class FailureBlocks:
     @property
     def words(self) -> str:
         """A sentence on what is not printed; "" if everything is."""
-        found = blocks(self._failures)
-        left_out = len(self._failures) - len(found)
-        return f"{len(self._failures)} failed items have {len(found)} causes; -vv prints each item" if left_out else ""
+        causes = blocks(self._failures)
+        left_out = len(self._failures) - len(causes)
+        return f"{len(self._failures)} failed items have {len(causes)} causes; -vv prints each item" if left_out else ""
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_terminal_summary(self, terminalreporter: Any, config: pytest.Config) -> Iterator[Any]:

@@ -58,10 +58,12 @@ def _exchange(instruction: MachineInstruction, where: Operand, value: Operand) -
                     f"{instruction.text}: 0x{second:08x}{first:08x} is not the first value of an mbarrier"
                 )
             old = shared.mbarriers.get(place)
-            if old is not None and (old.pending != old.expected or old.bytes) and old.maker // _WARP != lane // _WARP:
+            own = old is None or old.init_lane // _WARP == lane // _WARP
+            if old is not None and not own and (old.pending != old.expected or old.bytes):
                 raise MachineFault(f"{instruction.text}: makes an mbarrier where one is in use")
             agent = shared.order.agent(("mbarrier", place % shared.memory.size))
-            shared.mbarriers[place] = Barrier(arrivals, arrivals, made=shared.order.clock, maker=lane, agent=agent)
+            made = Barrier(arrivals, arrivals, init_time=shared.order.clock, init_lane=lane, agent=agent)
+            shared.mbarriers[place] = made
             shared.memory.bytes[place : place + _SIZE] = machine.random.integers(0, 256, _SIZE, np.uint8)
 
     return Act(instruction, make)
@@ -109,7 +111,7 @@ def _arrive(instruction: MachineInstruction, to: Operand, where: Operand, number
                 raise MachineFault(f"{instruction.text}: {arrivals} arrivals, and the phase takes {found.pending} more")
             found.pending -= arrivals
             found.expected -= arrivals if drops else 0
-            found.arrive(shared.order, shared.order.released(np.array([lane])))
+            found.arrive(shared.order, shared.order.release(np.array([lane])))
             found.settle(shared.order)
         if to.number >= 0:
             for k in (0, 1):
@@ -217,7 +219,7 @@ def _copy(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
             shared.order.tick()
             found.bytes -= _CHUNK * chunks
             found.copies = True
-            found.arrive(shared.order, shared.order.released(np.array([warp * _WARP])))
+            found.arrive(shared.order, shared.order.release(np.array([warp * _WARP])))
             found.settle(shared.order)
 
     return Act(instruction, copy)

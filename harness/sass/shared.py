@@ -83,7 +83,7 @@ class SharedBlocks:
         machine = self.machine
         alike = (numbers == numbers[0]).all()
         if lanes is None and alike and votes is None and not expected.any() and not self.arrived:
-            self.order.meet_blocks(np.ones(machine.lanes, np.bool_))
+            self.order.block_barriers(np.ones(machine.lanes, np.bool_))
             fibre.pc += BYTES
             return True
         mine = machine._all if lanes is None else lanes
@@ -107,10 +107,10 @@ class SharedBlocks:
         for block in np.unique(blocks).tolist():
             here = mine[blocks == block]
             self.order.tick()
-            times = self.order.released(here)
+            times = self.order.release(here)
             held = self.arrived.setdefault((block, number), _Arrived(0, times))
             held.count += len(here)
-            held.times = self.order.joined(held.times, times)
+            held.times = self.order.join(held.times, times)
         self.release(np.unique(blocks))
 
     def release(self, blocks: Array) -> None:
@@ -154,9 +154,9 @@ class SharedBlocks:
         if arrived is None and len(waiting) == int(alive.sum()):
             mask = np.zeros(machine.lanes, np.bool_)
             mask[waiting] = True
-            self.order.meet_blocks(mask)
+            self.order.block_barriers(mask)
         else:
-            self.order.meet(waiting, arrived.times if arrived else None)
+            self.order.barrier(waiting, arrived.times if arrived else None)
             self.arrived.pop((block, number), None)
         votes = self.vote[waiting]
         self.results[:, waiting] = np.array([[int(votes.sum())], [int(votes.all())], [int(votes.any())]], np.uint32)

@@ -43,8 +43,8 @@ def run(job: Job, policy: Policies, inputs: InputSet, made: Built | None = None)
         return _run(job, policy, inputs, compiled=gpu.DEVICE != "cpu", made=made)
     except NotFused as error:
         swept = _run(job, policy, inputs, compiled=False)
-        words = f"no kernel can be made of the reference, which ran as eager operations, slower: {_line(error)}"
-        return replace(swept, notes=(words, *swept.notes))
+        note = f"no kernel can be made of the reference, which ran as eager operations, slower: {_line(error)}"
+        return replace(swept, notes=(note, *swept.notes))
 
 
 def _line(error: Exception) -> str:
@@ -67,7 +67,7 @@ def _run(job: Job, policy: Policies, inputs: InputSet, *, compiled: bool, made: 
     asm = asm_in_registers(job, inputs) if compiled else None
 
     try:
-        found = DeviceSweep(
+        swept = DeviceSweep(
             job, policy, inputs.generator, inputs.count, starter(job, launch), launch.tensors, views,
             device=gpu.DEVICE, compiled=compiled, first=inputs.first,
             in_registers=None if asm is None else partial(sweep_in_registers, asm),
@@ -79,15 +79,15 @@ def _run(job: Job, policy: Policies, inputs: InputSet, *, compiled: bool, made: 
         return Swept(Outcome("error", gpu.fault_words(error), artifacts=artifacts(built)), Judgement())
     outcome = Outcome(
         "ran",
-        findings=tuple(found.faults),
+        findings=tuple(swept.faults),
         evidence="hardware",
         contraction_open=job.setup.fusion and gpu.may_contract(built.compilation.ptx),
         artifacts=artifacts(built),
     )
-    witness, place = _witness(inputs, found.failing, job.setup.pack)
-    measured = {"seconds": round(found.seconds, 6), "copy": round(floor, 6)} if found.seconds else {}
+    witness, lane = _witness(inputs, swept.failing, job.setup.pack)
+    measured = {"seconds": round(swept.seconds, 6), "copy": round(floor, 6)} if swept.seconds else {}
     return Swept(
-        outcome, found.judgement, blocks_of(found.sums, inputs.count), witness, place, tuple(found.notes), measured
+        outcome, swept.judgement, blocks_of(swept.sums, inputs.count), witness, lane, tuple(swept.notes), measured
     )
 
 
@@ -112,8 +112,8 @@ def starter(job: Job, launch: Launch) -> Callable[[Mapping[str, Any]], None]:
 
 def _witness(inputs: InputSet, failing: int | None, pack: int) -> tuple[Mapping[str, Any], int]:
     """The pack of the first failing input, or the first pack."""
-    place = 0 if failing is None else failing - inputs.first
-    return inputs.take(place - place % pack, pack), place % pack
+    number = 0 if failing is None else failing - inputs.first
+    return inputs.take(number - number % pack, pack), number % pack
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ def sweep_in_chunks(backend: Backend, job: Job, inputs: InputSet, judge_one: Jud
     digested = 0
     last = Outcome("not run", "the set has no inputs")
     witness: Mapping[str, Any] | None = None
-    place = 0
+    lane = 0
     for first in range(0, inputs.count, chunk):
         units = inputs.take(first, chunk)
         size = min(chunk, inputs.count - first)
@@ -188,12 +188,13 @@ def sweep_in_chunks(backend: Backend, job: Job, inputs: InputSet, judge_one: Jud
             return Swept(last, total, inputs=units)
         findings |= dict.fromkeys(last.findings)
         if last.outputs:
-            found = judge_one(part, last)
-            if witness is None and found.offenders:
-                place = found.offenders[0].index // codes_per_unit(job, found.offenders[0].output.partition(" ")[0])
-                witness, place = pack_around(units, place, job.setup.pack)
+            judgement = judge_one(part, last)
+            if witness is None and judgement.offenders:
+                worst = judgement.offenders[0]
+                lane = worst.index // codes_per_unit(job, worst.output.partition(" ")[0])
+                witness, lane = pack_around(units, lane, job.setup.pack)
             numbers = np.arange(inputs.first + first, inputs.first + first + size)
-            total = total.merged(renumbered(job, found, numbers))
+            total = total.merged(renumbered(job, judgement, numbers))
             add_sums(job, last.outputs, first, sums, inputs.first)
             digested += size
         if len(findings) >= 8:
@@ -203,7 +204,7 @@ def sweep_in_chunks(backend: Backend, job: Job, inputs: InputSet, judge_one: Jud
         total,
         blocks_of(sums, inputs.count) if digested == inputs.count else (),
         witness if witness is not None else inputs.take(0, job.setup.pack),
-        place,
+        lane,
     )
 
 
@@ -323,13 +324,13 @@ def _elements(
         {n: np.ascontiguousarray(_words(u).reshape(-1, generator.pack).T) for n, u in side.items()}
         for side in (outcome.outputs, outcome.alternative)
     ]
-    found = judge_one(part, outcome)
+    judgement = judge_one(part, outcome)
     wrong = np.zeros((1 << bits, generator.pack), dtype=bool)
-    for output in found.compared.values():
+    for output in judgement.compared.values():
         wrong |= output.failing.reshape(1 << bits, generator.pack, -1).any(axis=2)
-    if found.different and not wrong.any():
+    if judgement.different and not wrong.any():
         wrong[:] = True  # failing for another reason than single codes
-    counted = Judgement(judged=found.judged, ulps=found.ulps, ranges=found.ranges, worst=found.worst)
+    counted = Judgement(judged=judgement.judged, ulps=judgement.ulps, ranges=judgement.ranges, worst=judgement.worst)
     return _Elements(made[0], made[1], np.ascontiguousarray(wrong.T), counted), outcome
 
 
@@ -340,8 +341,8 @@ def _piece(inputs: InputSet, generator: CountedTuples, first: int, count: int) -
     width = pack * fmt.unit_bits
     if others or width not in (16, 32, 64) or np.dtype(np.uint16).newbyteorder("<") != np.uint16:
         return inputs.take(first, count)
-    words = np.arange(first // pack, (first + count) // pack, dtype=np.int64).astype(f"u{width // 8}")
-    return {name: words.view(fmt.numpy_dtype())}
+    counted = np.arange(first // pack, (first + count) // pack, dtype=np.int64).astype(f"u{width // 8}")
+    return {name: counted.view(fmt.numpy_dtype())}
 
 
 class _Sweep:
@@ -377,40 +378,40 @@ class _Sweep:
         sides = [{n: np.asarray(u).reshape(-1)[chosen] for n, u in side.items()}
                  for side in (units, outcome.outputs, outcome.alternative)]  # fmt: skip
         part = replace(self.job, setup=replace(self.job.setup, shape=(len(chosen),)), inputs=sides[0])
-        found = self.judge_one(part, replace(outcome, outputs=sides[1], alternative=sides[2]))
-        self.compared -= found.total
-        if self.witness is None and found.offenders:
-            one = found.offenders[0]
+        judgement = self.judge_one(part, replace(outcome, outputs=sides[1], alternative=sides[2]))
+        self.compared -= judgement.total
+        if self.witness is None and judgement.offenders:
+            one = judgement.offenders[0]
             self.witness, self.place = pack_around(
                 sides[0], one.index // codes_per_unit(self.job, one.output.partition(" ")[0]), pack
             )
-        self.total = self.total.merged(renumbered(self.job, found, first + chosen))
+        self.total = self.total.merged(renumbered(self.job, judgement, first + chosen))
 
     def _unlike(self, units: Units, outcome: Outcome, count: int) -> NDArray[np.bool_]:
         """Which tuples have a result that its element does not have in its lane."""
         numbers = self._numbers(units)
         pack = self.job.setup.pack
-        found = np.zeros(count, dtype=bool)
+        unlike = np.zeros(count, dtype=bool)
         for lane in range(pack) if self.elements.wrong.any() else ():
-            found |= self.elements.wrong[lane].take(numbers[lane::pack])
+            unlike |= self.elements.wrong[lane].take(numbers[lane::pack])
         for side, made in self.elements.readings:
             for name, table in made.items():
                 got = _words(getattr(outcome, side)[name]).reshape(-1, pack) if getattr(outcome, side) else None
                 for lane in range(pack):
                     if got is None:
                         return np.ones(count, dtype=bool)
-                    found |= table[lane].take(numbers[lane::pack]) != got[:, lane]
-        return found if self.elements.alternative or not outcome.alternative else np.ones(count, dtype=bool)
+                    unlike |= table[lane].take(numbers[lane::pack]) != got[:, lane]
+        return unlike if self.elements.alternative or not outcome.alternative else np.ones(count, dtype=bool)
 
     def _numbers(self, units: Units) -> NDArray[Any]:
         """The number of each element."""
         arrays = [_words(u) for u in units.values()]
         if len(arrays) == 1:
             return arrays[0]
-        found = np.zeros(arrays[0].shape, dtype=np.int64)
+        numbers = np.zeros(arrays[0].shape, dtype=np.int64)
         for array in arrays:
-            found = (found << (8 * array.itemsize)) | array
-        return found
+            numbers = (numbers << (8 * array.itemsize)) | array
+        return numbers
 
     def swept(self, inputs: InputSet, last: Outcome) -> Swept:
         """The result of the sweep. last: the outcome of the last piece."""

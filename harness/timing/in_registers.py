@@ -57,7 +57,7 @@ def held_in(text: str, opcodes: Mapping[str, float]) -> None:
         for opcode, one_of, machine in HOLDS:
             if name != opcode or (one_of and not one_of & {*modifiers}):
                 continue
-            if not any(count > 0 and found.startswith(machine) for found, count in opcodes.items()):
+            if not any(count > 0 and timed.startswith(machine) for timed, count in opcodes.items()):
                 there = ", ".join(opcodes) or "nothing"
                 raise Lacks(f"the asm has {spelling}, but the loop has no {' or '.join(machine)}: it holds {there}")
 
@@ -139,17 +139,17 @@ def arms(
     names = variants or tuple(case.variants)
     if any(format_of(a).unit_bits > 32 for a in (*case.inputs.values(), *case.outputs.values())):
         return [], [Untimed(n, m, "units of 64 bits are not fed back in registers") for n in names for m in MODES]
-    found: list[Arm] = []
+    loops: list[Arm] = []
     notes: list[Untimed] = []
     if carries(loaded):
-        found, notes = _all(loaded, names, target, nvdisasm, held=False)
-    if not found or notes or any(opcode.startswith(BRANCHES) for arm in found for opcode in arm.opcodes):
+        loops, notes = _all(loaded, names, target, nvdisasm, held=False)
+    if not loops or notes or any(opcode.startswith(BRANCHES) for arm in loops for opcode in arm.opcodes):
         # ptxas replaces the reciprocal of a reciprocal by the number itself and drops that loop; held inputs prevent
         # this.
         held, refused = _all(loaded, names, target, nvdisasm, held=True)
-        if len({a.name for a in held} - {ALONE}) >= len({a.name for a in found}):
-            found, notes = held, refused
-    return found, notes
+        if len({a.name for a in held} - {ALONE}) >= len({a.name for a in loops}):
+            loops, notes = held, refused
+    return loops, notes
 
 
 BRANCHES = ("CALL", "BRA", "BSSY")
@@ -167,7 +167,7 @@ def carries(loaded: LoadedCase) -> bool:
 def _all(
     loaded: LoadedCase, names: Sequence[str], target: str, nvdisasm: str, *, held: bool
 ) -> tuple[list[Arm], list[Untimed]]:
-    found: list[Arm] = []
+    loops: list[Arm] = []
     notes: list[Untimed] = []
     for mode in MODES:
         made = [a for name in names for a in _of(loaded, name, mode, target, nvdisasm, notes, held=held)]
@@ -176,8 +176,8 @@ def _all(
             empty = [a for a in made if alone and a.opcodes == alone[0].opcodes]
             notes += (Untimed(a.name, mode, "the loop holds only code that feeds results back") for a in empty)
             made = [a for a in made if a not in empty] + alone
-        found += made
-    return found, list(dict.fromkeys(notes))
+        loops += made
+    return loops, list(dict.fromkeys(notes))
 
 
 def _of(
@@ -205,21 +205,21 @@ def _of(
     block = 32 * WARPS[mode] * each
     setup = Setup(pack=pack, shape=(block,), fusion=bool(variant.fusion))
     job = Job(case, loaded.name, loaded.path, name, variant, target, setup)
-    words = ""
+    reason = ""
     for unroll in (UNROLL[mode], 2 * UNROLL[mode], 4 * UNROLL[mode]):  # LLVM unrolls a small loop, with a remainder
         try:
             made = _loop(job, mode, unroll, each // pack if mode == "latency" else each, nvdisasm, held, bare)
             if not bare and not isinstance(made, Refusal) and isinstance(variant, AsmVariant):
                 held_in(asm_form(case, variant, pack).text, made.opcodes)
         except (NotALoop, Lacks, ValueError, TypeError) as error:
-            words = words or str(error)
+            reason = reason or str(error)
             continue
         if isinstance(made, Refusal):
             notes.append(Untimed(label, mode, f"{made.kind}: {made.words}"))
         else:
             yield replace(made, name=label, pack=pack, held=held)
         return
-    notes.append(Untimed(label, mode, words))
+    notes.append(Untimed(label, mode, reason))
 
 
 def _loop(job: Job, mode: Mode, unroll: int, each: int, nvdisasm: str, held: bool, bare: bool) -> Arm | Refusal:
@@ -249,12 +249,12 @@ Clocked = Callable[[Arm, int], float]
 
 def sampled(made: Sequence[Arm], clocked: Clocked, rounds: int = ROUNDS, seed: int = 0) -> list[LoopSamples]:
     """Each arm's samples. The two modes are sampled apart. Raises CannotTime if more steps take no more clocks."""
-    found: list[LoopSamples] = []
+    samples: list[LoopSamples] = []
     for mode in MODES:
         group = [a for a in made if a.mode == mode]
         if group:
-            found += _sampled(group, clocked, rounds, random.Random(seed))
-    return found
+            samples += _sampled(group, clocked, rounds, random.Random(seed))
+    return samples
 
 
 def _sampled(group: Sequence[Arm], clocked: Clocked, rounds: int, order: random.Random) -> list[LoopSamples]:
@@ -268,7 +268,7 @@ def _sampled(group: Sequence[Arm], clocked: Clocked, rounds: int, order: random.
             arm, count = named[name], steps[name]
             shorter, longer = clocked(arm, count), clocked(arm, 2 * count)
             samples[name].append((longer - shorter) / (count * arm.unroll))
-    if slow := [name for name, found in samples.items() if min(found) <= 0]:
+    if slow := [name for name, times in samples.items() if min(times) <= 0]:
         raise CannotTime(f"{slow[0]}: twice as many steps of the loop took no longer in at least one round")
     noise = statistics.noise_of(*([CLOCK * s for s in samples[n]] for n in (group[0].name, TWIN)))
     return [LoopSamples(name, arm.mode, tuple(samples[name]), noise) for name, arm in named.items() if name != TWIN]
@@ -308,9 +308,9 @@ def time_in_registers(
     largest = max(arm.block for arm in made)
     units = [typical(format_of(a), largest, rng) for a in loaded.case.inputs.values()]
     sizes = [format_of(a).unit_bits // 8 for a in loaded.case.outputs.values()]
-    words = (f"{__name__}:measure", made, units, sizes, ROUNDS)
-    found: Measurements = device.call(*words, limit=limit or SWEEP_LIMIT, alone=True)
-    return (*records_of(loaded, target, made, found), *not_timed(loaded, target, untimed))
+    call = (f"{__name__}:measure", made, units, sizes, ROUNDS)
+    measurements: Measurements = device.call(*call, limit=limit or SWEEP_LIMIT, alone=True)
+    return (*records_of(loaded, target, made, measurements), *not_timed(loaded, target, untimed))
 
 
 def records_of(loaded: LoadedCase, target: str, made: Sequence[Arm], found: Measurements) -> Iterator[InRegisters]:
@@ -412,7 +412,7 @@ def _memory() -> tuple[str, float, float]:
         clocks.read()
         torch.cuda.synchronize()
         seconds.append(begin.elapsed_time(end) / 1e3)
-    found = sorted(r.sm for r in clocks.readings)
-    if not found:
+    clock_rates = sorted(r.sm for r in clocks.readings)
+    if not clock_rates:
         raise CannotTime("the SM's clock cannot be read: neither NVML nor nvidia-smi answers")
-    return device, 2 * source.numel() / sorted(seconds)[len(seconds) // 2], float(found[len(found) // 2])
+    return device, 2 * source.numel() / sorted(seconds)[len(seconds) // 2], float(clock_rates[len(clock_rates) // 2])

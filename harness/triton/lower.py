@@ -110,21 +110,21 @@ def run_stages(source: Any, arch: int, given: Mapping[str, Any], name: str = "")
     if not name or not hasattr(options, "__dict__"):  # reads of a class with slots cannot be recorded
         return _to_ptx(source, backend, options, target)
     key = digest((name, arch, sorted((n, repr(v)) for n, v in vars(options).items() if n != CONTRACTION)))
-    found = _halfway.get(key)
-    if found is not None and all(map(operator.is_, found.functions, _functions(source))):
-        return _from(found, source, backend, options)
+    stages = _halfway.get(key)
+    if stages is not None and all(map(operator.is_, stages.functions, _functions(source))):
+        return _from(stages, source, backend, options)
     return _to_ptx(source, backend, options, target, key)
 
 
 def _functions(source: Any) -> tuple[Any, ...]:
     """The @triton.jit functions of a source: its own, and those among its constants."""
     constants = list(source.constants.values())
-    found = [source.fn]
+    functions = [source.fn]
     while constants:
         value = constants.pop()
         constants += value if type(value) is tuple else ()
-        found += [value] if hasattr(value, "arg_names") else []
-    return tuple(found)
+        functions += [value] if hasattr(value, "arg_names") else []
+    return tuple(functions)
 
 
 def _from(found: Halfway, source: Any, backend: Any, options: Any) -> Staged:
@@ -232,9 +232,9 @@ def lower(spec: KernelSpec, held: Mapping[FunctionRef, Any] | None = None) -> Lo
     function = load(spec.function, held)
     if not held:  # a worker compiles further kernels; a fork does not
         collect_seldom()
-    constants = {place: _loaded(value, held) for place, value in spec.constants}
+    constants = {position: _loaded(value, held) for position, value in spec.constants}
     forget_output()
-    attributes = {place: [["tt.divisibility", 16]] for place in spec.divisible}
+    attributes = {position: [["tt.divisibility", 16]] for position in spec.divisible}
     source = _source_of(function)(function, dict(spec.signature), constants, attributes)
     options = {"num_warps": spec.num_warps, "enable_fp_fusion": spec.enable_fp_fusion, **dict(spec.options)}
     try:
@@ -313,29 +313,29 @@ def _source_of(function: Any) -> Any:
 
 def _root_cause(error: BaseException) -> str:
     """The message of the first cause, with the line of the kernel, or of a called function, where Triton was."""
-    place = _place(error)
+    source_line = _place(error)
     while error.__cause__ is not None:
         error = error.__cause__
-        place = _place(error) or place
-    words = getattr(error, "error_message", None)
-    if not isinstance(words, str):
-        words = f"{type(error).__name__}: {error}"
+        source_line = _place(error) or source_line
+    message = getattr(error, "error_message", None)
+    if not isinstance(message, str):
+        message = f"{type(error).__name__}: {error}"
     # Triton wraps the original exception as its repr: ValueError('...').
-    elif wrapped := re.fullmatch(r"(\w+)\((['\"])(.*)\2,?\)", words, flags=re.DOTALL):
-        words = f"{wrapped[1]}: {wrapped[3]}"
-    return f"{words} [{place}]" if place else words
+    elif wrapped := re.fullmatch(r"(\w+)\((['\"])(.*)\2,?\)", message, flags=re.DOTALL):
+        message = f"{wrapped[1]}: {wrapped[3]}"
+    return f"{message} [{source_line}]" if source_line else message
 
 
 def _place(error: BaseException) -> str:
     """`file:line: text` of the innermost node of a kernel that Triton's code generator was visiting, or ""."""
-    place = ""
+    source_line = ""
     for frame, _ in traceback.walk_tb(error.__traceback__):
         visitor, node = frame.f_locals.get("self"), frame.f_locals.get("node")
         file, begin = getattr(visitor, "file_name", None), getattr(visitor, "begin_line", None)
         if isinstance(file, str) and isinstance(begin, int) and isinstance(node, ast.stmt | ast.expr):
             line = begin + node.lineno
-            place = f"{file}:{line}: {linecache.getline(file, line).strip()}".removesuffix(": ")
-    return place
+            source_line = f"{file}:{line}: {linecache.getline(file, line).strip()}".removesuffix(": ")
+    return source_line
 
 
 def _ptxas(arch: int) -> tuple[str, str]:
@@ -358,13 +358,13 @@ def load(ref: FunctionRef, held: Mapping[FunctionRef, Any] | None = None) -> Any
     with the code of `ref` is taken, among all that the file made under that name.
     """
     module = None if held and ref in held else _module(ref)
-    found: Any = held[ref] if held and module is None else _named(module, ref.qualname)
-    while type(found).__name__ in ("Heuristics", "Autotuner"):
-        found = found.fn  # the caller has applied the heuristics already
-    if found is not None and not ref.code:
-        return found
+    function_found: Any = held[ref] if held and module is None else _named(module, ref.qualname)
+    while type(function_found).__name__ in ("Heuristics", "Autotuner"):
+        function_found = function_found.fn  # the caller has applied the heuristics already
+    if function_found is not None and not ref.code:
+        return function_found
     made = (f for f in _made if f.fn.__qualname__ == ref.qualname and module and f.fn.__globals__ is vars(module))
-    for function in ([found] if found is not None else []) + list(made):
+    for function in ([function_found] if function_found is not None else []) + list(made):
         if digest_with_code(function, exact=not ref.portable) == ref.code:
             return function
     raise CompileFailure(
@@ -392,10 +392,10 @@ _note_functions()
 
 def _named(module: ModuleType | None, qualname: str) -> Any:
     """What a module has under a qualified name; None if it has nothing."""
-    found: Any = module
+    value: Any = module
     for part in qualname.split("."):
-        found = getattr(found, part, None)
-    return found
+        value = getattr(value, part, None)
+    return value
 
 
 def _module(ref: FunctionRef) -> ModuleType:
@@ -411,10 +411,10 @@ def _module(ref: FunctionRef) -> ModuleType:
 
 def _origin(name: str) -> str | None:
     try:
-        found = importlib.util.find_spec(name)
+        spec = importlib.util.find_spec(name)
     except (ImportError, ValueError):
         return None
-    return found.origin if found else None
+    return spec.origin if spec else None
 
 
 def _same_file(one: str | None, other: str) -> bool:

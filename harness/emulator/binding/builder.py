@@ -121,6 +121,17 @@ def expect(builder: Resolver, node: Instruction, *counts: int) -> None:
         raise builder.error(OperandError, message, node.offset)
 
 
+def binds_alone(*names: str) -> None:
+    """Register binders of operations that have no operands."""
+
+    def bind(builder: Resolver, node: Instruction, bound: Bound) -> Step:
+        expect(builder, node, 0)
+        return Step(bound.form.operation, node, bound)
+
+    for name in names:
+        BINDERS[name] = bind
+
+
 class Builder(Resolver):
     """Builds a Program in one pass over the tree; jumps find their labels at the end."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ptxdiff.emulator.binding import resolver
-from ptxdiff.emulator.binding.builder import Builder, binds, expect
+from ptxdiff.emulator.binding.builder import Builder, binds, binds_alone, expect
 from ptxdiff.emulator.binding.program import Step
 from ptxdiff.emulator.errors import OperandError
 from ptxdiff.emulator.isa.forms import Bound
@@ -56,10 +56,7 @@ def _bind_brx(builder: Builder, node: Instruction, bound: Bound) -> Step:
     return Step("nothing", node, bound)
 
 
-@binds("exit")
-def _bind_exit(builder: Builder, node: Instruction, bound: Bound) -> Step:
-    expect(builder, node, 0)
-    return Step("exit", node, bound)
+binds_alone("exit")
 
 
 _EVENTS = {"pmevent": 15, "pmevent.mask": 0xFFFF}

@@ -92,20 +92,20 @@ class KernelFrame(MemoryFrame):
             return
         which, number = np.unique(np.asarray(offsets), return_inverse=True)
         barriers = [self.barriers.get(offset) for offset in which.tolist()]
-        maker = np.array([-1 if one is None else one.maker for one in barriers], np.int64)[number]
-        made = np.array([-1 if one is None else one.made for one in barriers], np.int64)[number]
+        maker = np.array([-1 if one is None else one.init_lane for one in barriers], np.int64)[number]
+        time = np.array([-1 if one is None else one.init_time for one in barriers], np.int64)[number]
         threads = self.order.threads
-        met = (maker < 0) | ((maker // threads == lanes // threads) & (self.order.block_time[lanes] > made))
-        if met.all():
+        ordered = (maker < 0) | ((maker // threads == lanes // threads) & (self.order.block_time[lanes] > time))
+        if ordered.all():
             return
-        some = np.flatnonzero(~met)
-        heard = self.order.heard(lanes[some], self.order.members(maker[some])[:, None])[:, 0]
-        for i in some[heard <= made[some]].tolist():
+        some = np.flatnonzero(~ordered)
+        members, times = self.order.members(maker[some])[:, None], time[some][:, None]
+        for i in some[~self.order.happens_before(lanes[some], members, times)[:, 0]].tolist():
             self.refuse_unordered_init(step, int(offsets[i]), int(lanes[i]))
 
     def refuse_unordered_init(self, step: Step, offset: int, lane: int) -> None:
         """Raise ExecutionError for a use of an mbarrier whose mbarrier.init may come later."""
-        maker = int(self.thread[self.barriers[offset].maker])
+        maker = int(self.thread[self.barriers[offset].init_lane])
         text = f"race: {self.who(lane)} uses the mbarrier at offset {offset % self.shared.size}, and no barrier lies "
         text += f"between this and the mbarrier.init of thread {maker}, which may come later"
         raise self.fault(ExecutionError, step, text)
@@ -498,7 +498,7 @@ class KernelFrame(MemoryFrame):
             return
         access = {"load": order.load, "store": order.store}[what]
         for lane, location in zip(lanes.tolist(), locations, strict=True):
-            if sem != "weak" or order.publishes(location):
+            if sem != "weak" or order.has_release(location):
                 access(lane, location, sem, scope)
 
     def check_write(self, step: Step, access: Access, lanes: Array, place: Place, values: list[Array]) -> None:

@@ -73,8 +73,8 @@ class KernelGrid:
         self.instructions = 0
         self.orders_parts = self.cluster_size > 1 or any(orders_parts(step) for step in self.program.steps)
         self.acquiring = acquiring(self.program)
-        self.meets_in_part = self.orders_parts or any(s.kind == "warp_barrier" for s in self.program.steps)
-        """Whether threads may meet otherwise than all those of a block."""
+        self.beyond_block_barriers = self.orders_parts or any(s.kind == "warp_barrier" for s in self.program.steps)
+        """Whether something else than barriers of whole blocks may order threads."""
         self.copies_in_bulk = any(
             step.facts.proxy == "async" and step.facts.memory == "reads" for step in self.program.steps
         )
@@ -85,7 +85,7 @@ class KernelGrid:
         self.data_loads = data_loads(self.program) - self.acquiring
         self.order = TOGETHER
         self.judging = ""
-        """How accesses of different blocks are judged: see `memory_model.between`."""
+        """How accesses of different blocks are judged: see `consistency.between`."""
         self.changes = 0
         """How many changes of memory there were, in a kernel whose blocks can wait for each other."""
         self.launches = Launches(clusters, self.synchronises) if requests else None

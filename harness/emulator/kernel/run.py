@@ -23,8 +23,8 @@ from ptxdiff.emulator.kernel.cluster.blocks import frame_of
 from ptxdiff.emulator.kernel.grid import KernelGrid
 from ptxdiff.emulator.kernel.kernel import Kernel
 from ptxdiff.emulator.kernel.load import load_kernel
-from ptxdiff.emulator.kernel.memory.consistency import BlocksMeet
-from ptxdiff.emulator.kernel.memory.grid_order import TooManyStates
+from ptxdiff.emulator.kernel.memory.consistency import BlocksConflict
+from ptxdiff.emulator.kernel.memory.grid_order import TooManyVectorClocks
 from ptxdiff.emulator.kernel.memory.space import Buffer, BufferPointer, pointers
 from ptxdiff.emulator.kernel.schedule import KernelScheduler
 from ptxdiff.emulator.kernel.trace.undefined_bits import at_the_asm
@@ -206,8 +206,8 @@ def run_kernel(
         begun = True
         try:
             executed = _run_grid(launched)
-        except (BlocksMeet, TooManyStates) as met:
-            judging = "ordered" if isinstance(met, BlocksMeet) and blocks * threads <= ORDERED else ""
+        except (BlocksConflict, TooManyVectorClocks) as reason:
+            judging = "ordered" if isinstance(reason, BlocksConflict) and blocks * threads <= ORDERED else ""
             if not judging:
                 notes = (NOT_JUDGED.format(threads=blocks * threads),)
             continue
@@ -226,13 +226,13 @@ def run_kernel(
 
 
 def judging_of(kernel: Kernel, threads: int, clusters: tuple[int, int, int] | None) -> str:
-    """How accesses of different blocks are judged at first (see `memory_model`). threads: of the grid."""
+    """How accesses of different blocks are judged at first (see `consistency`). threads: of the grid."""
     steps = kernel.program.steps
     reaches = any(s.facts.reaches for s in steps)
     if not kernel.synchronises or clusters is not None or reaches or threads > ONE_FRAME:
         return ""
     printing = any(s.kind == "call" for s in steps)  # not a second time
-    return "ordered" if printing and threads <= ORDERED else "meetings"
+    return "ordered" if printing and threads <= ORDERED else "conflicts"
 
 
 def orders_of(kernel: Kernel, grid: Sequence[int], threads: int) -> tuple[BlockOrder, ...]:

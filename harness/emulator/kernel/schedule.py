@@ -19,7 +19,7 @@ from ptxdiff.emulator.kernel.async_copy import mbarrier
 from ptxdiff.emulator.kernel.block_orders import PATIENCE, PIECES, RESIDENT, observes
 from ptxdiff.emulator.kernel.cluster.blocks import ClusterFrame
 from ptxdiff.emulator.kernel.frame import KernelFrame
-from ptxdiff.emulator.kernel.warp.exchange import bits_of, meet_in_warps, membership
+from ptxdiff.emulator.kernel.warp.exchange import bits_of, membership, warp_sync
 from ptxdiff.emulator.machine.lockstep import Scheduler, guarded
 from ptxdiff.emulator.numeric.vectorise import Array
 
@@ -88,7 +88,7 @@ class KernelScheduler(Scheduler):
         if self.kernel_frame.owed:
             self._refuse_owed(active)
         if len(step.sources) == 1 and not self.blocked and np.array_equal(active, self.alive):
-            self.kernel_frame.order.meet_blocks(active)
+            self.kernel_frame.order.block_barriers(active)
             for block in np.unique(self.kernel_frame.block[active]).tolist() if step.destinations else ():
                 self._reduce(active & (self.kernel_frame.block == block), {at})
             return at + 1, active
@@ -210,7 +210,7 @@ class KernelScheduler(Scheduler):
         here, alive = (np.repeat(bits_of(lanes), 32) for lanes in (active, self.alive))
         ready = active & (masks & alive & ~here == 0)
         if ready.any():
-            meet_in_warps(frame, ready, masks)
+            warp_sync(frame, ready, masks)
         waiting = active & ~ready
         if waiting.any():
             self.warp_masks[waiting] = masks[waiting]
@@ -232,7 +232,7 @@ class KernelScheduler(Scheduler):
                     free[mine] |= alike
         if not free.any():
             return False
-        meet_in_warps(self.kernel_frame, free, self.warp_masks)
+        warp_sync(self.kernel_frame, free, self.warp_masks)
         for at, lanes in places.items():
             if (lanes & free).any():
                 self._park(at + 1, lanes & free)
@@ -249,7 +249,7 @@ class KernelScheduler(Scheduler):
         for block, number in np.unique(keys, axis=0).tolist():
             some = lanes[(keys == (block, number)).all(axis=1)]
             count, released = self.arrived.get((block, number), (0, None))
-            self.arrived[block, number] = (count + len(some), order.joined(released, order.released(some)))
+            self.arrived[block, number] = (count + len(some), order.join(released, order.release(some)))
         return at + 1, active
 
     def _operand(self, step: Step, which: int, lanes: Array) -> Array:
@@ -324,12 +324,12 @@ class KernelScheduler(Scheduler):
                     self.arrived.pop((block, one), None)
                     if came == alive and not arrived and (wanted < 0 or alive == threads):
                         whole[mine] |= here
-                    else:  # only those who meet here are ordered
-                        frame.order.meet(block * threads + np.flatnonzero(here), released)
+                    else:  # only the threads at this barrier are ordered
+                        frame.order.barrier(block * threads + np.flatnonzero(here), released)
         if not free.any():
             return False
         if whole.any():
-            frame.order.meet_blocks(whole)
+            frame.order.block_barriers(whole)
         for at, lanes in list(self.blocked.items()):
             if self.program.steps[at].kind == "barrier" and (lanes & free).any():
                 self._park(at + 1, lanes & free)

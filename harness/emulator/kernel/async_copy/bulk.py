@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ptxdiff.emulator.binding.builder import binds, expect
+from ptxdiff.emulator.binding.builder import binds, binds_alone, expect
 from ptxdiff.emulator.binding.program import ReadSlot, Step
 from ptxdiff.emulator.errors import ExecutionError, MemoryFault, OperandError
 from ptxdiff.emulator.isa.forms import Bound
@@ -439,10 +439,7 @@ def _run_tensor_store(frame: KernelFrame, step: Step, active: Array | None) -> N
             frame.bulk.store(step, tensor, lane, corner, start)
 
 
-@binds("bulk_commit")
-def _bind_commit(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
-    expect(builder, node, 0)
-    return Step("bulk_commit", node, bound)
+binds_alone("bulk_commit")
 
 
 @runs("bulk_commit")

@@ -107,7 +107,7 @@ def _run_init(frame: KernelFrame, step: Step, active: Array | None) -> None:
             text = f"{frame.who(lane)} makes an mbarrier where one is in use, and no mbarrier.inval lies between"
             raise frame.fault(ExecutionError, step, text)
         agent = frame.order.agent(("mbarrier", offset % frame.team_bytes))
-        frame.barriers[offset] = Barrier(count, count, made=frame.order.clock, maker=lane, agent=agent)
+        frame.barriers[offset] = Barrier(count, count, init_time=frame.order.clock, init_lane=lane, agent=agent)
         frame.shared.undefined[offset : offset + 8] = 0xFF  # the bits of a barrier are opaque
 
 
@@ -271,14 +271,14 @@ def _run_arrive(frame: KernelFrame, step: Step, active: Array | None) -> None:
 
 
 def _release(frame: KernelFrame, step: Step, barrier: Barrier, lanes: list[int]) -> None:
-    """Record what lanes release as they arrive; a relaxed arrival releases what a fence before it has published."""
+    """Record what lanes release as they arrive; a relaxed arrival releases what a fence before it released."""
     order = frame.order
     if "relaxed" not in step.node.modifiers:
-        barrier.arrive(order, order.released(np.array(lanes)))
+        barrier.arrive(order, order.release(np.array(lanes)))
         return
     for lane in lanes:
-        for one in order.published(lane, "relaxed", step.bound.modifiers.get("scope") or "cta"):
-            barrier.arrive(order, one.times)
+        for one in order.released_by(lane, "relaxed", step.bound.modifiers.get("scope") or "cta"):
+            barrier.arrive(order, one.vector)
 
 
 # waiting ----------------------------------------------------------------------------------------------------------
@@ -348,7 +348,7 @@ def complete(frame: KernelFrame, step: Step, lanes: Array) -> Array:
 
 @dataclass(frozen=True)
 class Awaited:
-    """Complete phases, and for each of some lanes the number of the one that it may learn of; -1: none."""
+    """Complete phases, and for each of some lanes the number of the one whose release it may acquire; -1: none."""
 
     phases: list[Completed]
     number: Array
@@ -359,18 +359,18 @@ class Awaited:
 
 
 def awaited_phases(frame: KernelFrame, step: Step, lanes: Array) -> Awaited:
-    """The complete phases for which lanes waited; none if a lane knows it already, or for the one before the first.
+    """The complete phases for which lanes waited; none if one happens before a lane already, or precedes the first.
 
     A thread may have tested as soon as the phase that it named was complete, whichever phase is complete now. A parity
-    names the first phase that the thread does not know, if this has the parity, and else the one before.
+    names the first phase that does not happen before the thread, if this has the parity, and else the one before.
     """
     offsets, asked = _asked(frame, step, lanes)
     parity = "parity" in step.node.modifiers
     order = frame.order
-    # Lanes of one group know the same, but for their own arrivals.
+    # The vector clocks of the lanes of one group differ only in the lanes themselves.
     warp_times = np.where(order.warp_time[lanes] > order.block_time[lanes], order.warp_time[lanes], 0)
     warps = np.where(warp_times > 0, lanes >> 5, lanes // frame.grid.threads)
-    first, group = groups(offsets, asked, order.row[lanes], order.block_time[lanes], warp_times, warps)
+    first, group = groups(offsets, asked, order.vector[lanes], order.block_time[lanes], warp_times, warps)
     members = order.member[lanes]
     phases: list[Completed] = []
     number = np.full(len(lanes), -1, np.int64)
@@ -387,40 +387,40 @@ def awaited_phases(frame: KernelFrame, step: Step, lanes: Array) -> Awaited:
 
     for at, lane in enumerate(first):
         barrier = frame.barriers[int(offsets[lane])]
-        unknown = barrier.unknown(order.times(lanes[lane : lane + 1]))
-        if not unknown:
+        unordered = barrier.unordered(order.join_of(lanes[lane : lane + 1]))
+        if not unordered:
             continue
         here, phase = group == at, int(asked[lane])
-        number[here] = awaited([one for one, _ in unknown], phase)
-        for member in {only for _, only in unknown if only >= 0}:
+        number[here] = awaited([one for one, _ in unordered], phase)
+        for member in {only for _, only in unordered if only >= 0}:
             alone = here & (members == member)
             if alone.any():
-                number[alone] = awaited([one for one, only in unknown if only != member], phase)
+                number[alone] = awaited([one for one, only in unordered if only != member], phase)
     return Awaited(phases, number)
 
 
 def give(frame: KernelFrame, step: Step, lanes: Array, answers: Array, awaited: Awaited) -> None:
     """Write the predicates of lanes that tested a phase, and order lanes whose phase is complete after it.
 
-    awaited: for each lane, the complete phase that it may learn of (see `awaited_phases`).
+    awaited: for each lane, the complete phase whose release it may acquire (see `awaited_phases`).
     """
     whole = np.zeros(frame.lanes, np.bool_)
     whole[lanes] = True
     frame.write_lanes(step.destinations[0], answers.astype(np.uint8), None, lanes, whole)
-    learning = answers & (awaited.number >= 0)
-    if not learning.any():
+    acquiring = answers & (awaited.number >= 0)
+    if not acquiring.any():
         return
     offsets = places(frame, step, step.sources[0], step.detail, lanes)
-    learned: dict[int, tuple[Completed, list[Array]]] = {}
-    for number in np.unique(awaited.number[learning]).tolist():
-        waiting, one = learning & (awaited.number == number), awaited.phases[number]
-        learned.setdefault(id(one), (one, []))[1].append(lanes[waiting])
+    acquired: dict[int, tuple[Completed, list[Array]]] = {}
+    for number in np.unique(awaited.number[acquiring]).tolist():
+        waiting, one = acquiring & (awaited.number == number), awaited.phases[number]
+        acquired.setdefault(id(one), (one, []))[1].append(lanes[waiting])
         barrier = frame.barriers[int(offsets[np.flatnonzero(waiting)[0]])]
         barrier.observed = max(barrier.observed, one.phase)
-    for one, parts in learned.values():
+    for one, parts in acquired.values():
         some = np.sort(np.concatenate(parts))
         if "relaxed" in step.node.modifiers:
-            frame.order.learn_relaxed(some.tolist(), one.released)
+            frame.order.acquire_at_fence(some.tolist(), one.released)
         else:
             frame.order.acquire(some, one.released)
 

@@ -15,13 +15,13 @@ _PHASES = 64
 
 @dataclass(frozen=True)
 class Completed:
-    """A phase that is complete: its number, the clock at its last moment, and what its arrivals released.
+    """A complete phase: its number, the time of its last moment, and the vector clock that its arrivals released.
 
     `copies`: whether bytes of copies were among what it waited for.
     """
 
     phase: int
-    at: int
+    time: int
     released: Array
     copies: bool
 
@@ -31,18 +31,19 @@ class Barrier:
     """The state of one mbarrier: the arrivals that a phase needs, the arrivals and bytes still pending, and the phase's
     number.
 
-    `made`: the clock when lane `maker` initialised it. `fenced`: whether fence.mbarrier_init followed. `released`: what
-    the arrivals of all phases released. `agent`: the member that stands for the ends of phases and for the bytes of
-    copies that arrive. `history`: the last phases, at least those after `observed`, which some thread saw complete.
-    `copies`: whether copies have reported to this phase. `owed`: the arrivals that copies under way (cp.async) owe.
+    `init_lane`, `init_time`: which lane initialised it, and when. `fenced`: whether fence.mbarrier_init followed.
+    `released`: the vector clock that the arrivals of all phases released. `agent`: the member that stands for the ends
+    of phases and for the bytes of copies that arrive. `history`: the last phases, at least those after `observed`,
+    which some thread saw complete. `copies`: whether copies have reported to this phase. `owed`: the arrivals that
+    copies under way (cp.async) owe.
     """
 
     expected: int
     pending: int
     phase: int = 0
     bytes: int = 0
-    made: int = 0
-    maker: int = -1
+    init_time: int = 0
+    init_lane: int = -1
     fenced: bool = False
     agent: int = 0
     observed: int = -1
@@ -56,7 +57,7 @@ class Barrier:
         if self.pending or self.bytes:
             return
         now = order.tick()
-        released = order.joined(self.released, np.zeros(order.rows.shape[1], np.int32))
+        released = order.join(self.released, np.zeros(order.vectors.shape[1], np.int32))
         released[self.agent] = now
         self.released = released
         if len(self.history) > 1 and (self.history[0].phase <= self.observed or len(self.history) > _PHASES):
@@ -66,20 +67,20 @@ class Barrier:
         self.pending, self.copies = self.expected, False
 
     def arrive(self, order: HappensBefore, released: Array) -> None:
-        """Add what an arrival releases."""
-        self.released = order.joined(self.released, released)
+        """Join the vector clock that an arrival releases."""
+        self.released = order.join(self.released, released)
 
-    def unknown(self, times: Array) -> list[tuple[Completed, int]]:
-        """The complete phases that are not known to whoever knows `times`; with each the only member of whose arrival
-        it does not know, or -1.
+    def unordered(self, vector: Array) -> list[tuple[Completed, int]]:
+        """The complete phases that do not happen before a thread with this vector clock; with each the only member
+        whose arrival does not, or -1.
 
-        A phase is known to whoever heard of its end, or of all arrivals of threads if no copies reported to it.
+        A phase happens before a thread if its end does, or all arrivals of threads do and no copies reported to it.
         """
         found = []
         for one in self.history:
-            if one.at < times[self.agent]:
+            if one.time < vector[self.agent]:
                 continue
-            late = one.released > times[: len(one.released)]
+            late = one.released > vector[: len(one.released)]
             late[self.agent] = one.copies
             members = np.flatnonzero(late).tolist()
             if members:

@@ -1,7 +1,7 @@
 """Blocks of a cluster: they run together, access each other's shared memory, and synchronise at cluster barriers.
 
-They are one team of `happens_before`: a thread knows a time for each thread of its cluster. It learns at barriers of
-the cluster, at mbarriers on which the others' threads arrived, and at barriers of its own block. An access is a race if
+They are one team of `happens_before`: a thread's vector clock has a time for each thread of its cluster. Threads
+synchronise at barriers of the cluster, at mbarriers, and at barriers of their own block. An access is a race if
 it conflicts with one that nothing orders before it. It is also a race if the accessed block may not have begun, or may
 have ended.
 """
@@ -23,19 +23,19 @@ _BELOW = (1 << RANK_BITS) - 1
 class ClusterFrame(KernelFrame):
     """Threads of consecutive clusters.
 
-    `rank`: the rank of each lane's block in its cluster. `met`: when the lane's cluster last passed a barrier, relaxed
-    ones included; 0: not yet. For each cluster's barrier: its `phase`, and what the arrivals of this phase and of the
-    last one released. For each lane: when and for which phase it has arrived.
+    `rank`: the rank of each lane's block in its cluster. `cluster_time`: when the lane's cluster last passed a barrier,
+    relaxed ones included; 0: not yet. For each cluster's barrier: its `phase`, and the vector clocks that the arrivals
+    of this phase and of the last one released. For each lane: when and for which phase it has arrived.
     """
 
     def __init__(self, grid: KernelGrid, first: int, blocks: int) -> None:
         super().__init__(grid, first, blocks)
         self.size = grid.cluster_size
         self.rank = self.block % self.size
-        self.met = np.zeros(self.lanes, np.int64)
+        self.cluster_time = np.zeros(self.lanes, np.int64)
         self.alive = np.ones(self.lanes, np.bool_)
         self.phase = np.zeros(blocks // self.size, np.int64)
-        self.phase_met = np.zeros(blocks // self.size, np.int64)
+        self.phase_time = np.zeros(blocks // self.size, np.int64)
         self.phase_released: list[Array | None] = [None] * (blocks // self.size)
         self.arriving: list[Array | None] = [None] * (blocks // self.size)
         self.arrived_for = np.full(self.lanes, -1, np.int64)
@@ -86,13 +86,13 @@ class ClusterFrame(KernelFrame):
         target = self.block[lanes] - self.rank[lanes] + rank
         alive = self.alive.reshape(-1, self.grid.threads)
         ended: Array = ~np.asarray(alive.any(axis=1))[target]
-        unheard: Array = self.met[lanes] == 0
-        if unheard.any():
+        unordered: Array = self.cluster_time[lanes] == 0
+        if unordered.any():
             everyone = rank[:, None] * self.grid.threads + np.arange(self.grid.threads)
-            unheard &= ~(self.order.heard(lanes, everyone) > 0).any(axis=1)
+            unordered &= ~(self.order.components(lanes, everyone) > 0).any(axis=1)
         before = "which may not have begun: no barrier of the cluster lies before this access"
         behind = "which has ended: a barrier of the cluster has to come first"
-        for bad, words in ((ended, behind), (unheard, before)):
+        for bad, words in ((ended, behind), (unordered, before)):
             if bad.any():
                 at = int(np.flatnonzero(bad)[0])
                 block = self.grid.coordinates(self.first + int(target[at]))
@@ -103,7 +103,7 @@ class ClusterFrame(KernelFrame):
             for pair, at in zip(pairs.tolist(), first.tolist(), strict=True):
                 self._reached[divmod(pair, self.size)] = (self.order.clock, step, int(lanes[at]))
 
-    # what is known ---------------------------------------------------------------------------------------
+    # what is ordered -------------------------------------------------------------------------------------
 
     def destination(self, step: Step, lane: int, address: int) -> tuple[int, int]:
         """See `KernelFrame`."""
@@ -124,7 +124,7 @@ class ClusterFrame(KernelFrame):
     def refuse_unordered_init(self, step: Step, offset: int, lane: int) -> None:
         """See `KernelFrame`. A relaxed barrier of the cluster after fence.mbarrier_init is enough."""
         barrier, block = self.barriers[offset], offset // self.shared.size
-        if barrier.fenced and self.met[lane] > barrier.made:
+        if barrier.fenced and self.cluster_time[lane] > barrier.init_time:
             return
         if block == self.block[lane]:
             super().refuse_unordered_init(step, offset, lane)
@@ -149,11 +149,11 @@ class ClusterFrame(KernelFrame):
         for number in np.unique(clusters).tolist():
             some = lanes[clusters == number]
             if "relaxed" not in step.node.modifiers:
-                self.arriving[number] = order.joined(self.arriving[number], order.released(some))
+                self.arriving[number] = order.join(self.arriving[number], order.release(some))
                 continue
             for lane in some.tolist():
-                for one in order.published(lane, "relaxed", "cluster"):
-                    self.arriving[number] = order.joined(self.arriving[number], one.times)
+                for one in order.released_by(lane, "relaxed", "cluster"):
+                    self.arriving[number] = order.join(self.arriving[number], one.vector)
         self._complete(np.unique(self.block[lanes] // self.size))
 
     def _complete(self, clusters: Array) -> None:
@@ -167,11 +167,11 @@ class ClusterFrame(KernelFrame):
                 continue
             self.phase[number] += 1
             # Of an ended block, everything is ordered.
-            self.phase_met[number] = np.where(here & alive, self.arrived_at[mine], self.order.clock).min()
+            self.phase_time[number] = np.where(here & alive, self.arrived_at[mine], self.order.clock).min()
             ended = mine.start + np.flatnonzero(~alive)
             if len(ended):
                 self.order.tick()
-                self.arriving[number] = self.order.joined(self.arriving[number], self.order.released(ended))
+                self.arriving[number] = self.order.join(self.arriving[number], self.order.release(ended))
             self.phase_released[number], self.arriving[number] = self.arriving[number], None
 
     def ready(self, step: Step, lanes: Array) -> Array:
@@ -188,7 +188,7 @@ class ClusterFrame(KernelFrame):
         """Let lanes go on after barrier.cluster.wait, ordered after everything before the barrier."""
         self.arrived_for[lanes] = -1
         clusters = self.block[lanes] // self.size
-        self.met[lanes] = self.phase_met[clusters]
+        self.cluster_time[lanes] = self.phase_time[clusters]
         for number in np.unique(clusters).tolist():
             released = self.phase_released[number]
             if released is not None:
@@ -210,10 +210,10 @@ class ClusterFrame(KernelFrame):
         threads = self.grid.threads
         gone = ~self.alive.reshape(-1, threads).any(axis=1) & lanes.reshape(-1, threads).any(axis=1)
         for block in np.flatnonzero(gone).tolist():
-            known = self.order.times(np.arange(block * threads, (block + 1) * threads))
+            vector = self.order.join_of(np.arange(block * threads, (block + 1) * threads))
             where = self.grid.coordinates(self.first + block)
-            for (target, _), (when, step, lane) in self._reached.items():
-                if target == block and when >= known[self.member[lane]] and self.grid.races:
+            for (target, _), (time, step, lane) in self._reached.items():
+                if target == block and time >= vector[self.member[lane]] and self.grid.races:
                     text = f"{self.who(lane)} reaches the shared memory of block {where}, which may have ended: no "
                     raise self.fault(
                         MemoryFault, step, text + "barrier of the cluster lies between this access and its end"

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ptxdiff.emulator.binding.builder import binds, expect
+from ptxdiff.emulator.binding.builder import binds, binds_alone, expect
 from ptxdiff.emulator.binding.program import ReadSlot, Step
 from ptxdiff.emulator.errors import ExecutionError
 from ptxdiff.emulator.isa.forms import Bound
@@ -109,10 +109,7 @@ def _run_isspacep(frame: KernelFrame, step: Step, active: Array | None) -> None:
 # barriers ---------------------------------------------------------------------------------------------------------
 
 
-@binds("cluster_arrive")
-def _bind_arrive(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
-    expect(builder, node, 0)
-    return Step("cluster_arrive", node, bound)
+binds_alone("cluster_arrive", "cluster_wait", "mbarrier_fence")
 
 
 @runs("cluster_arrive")
@@ -124,24 +121,12 @@ def _run_arrive(frame: KernelFrame, step: Step, active: Array | None) -> None:
         _in_cluster(frame).arrive(step, lanes)
 
 
-@binds("cluster_wait")
-def _bind_wait(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
-    expect(builder, node, 0)
-    return Step("cluster_wait", node, bound)
-
-
-@binds("mbarrier_fence")
-def _bind_fence(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
-    expect(builder, node, 0)
-    return Step("mbarrier_fence", node, bound)
-
-
 @runs("mbarrier_fence")
 def _run_fence(frame: KernelFrame, step: Step, active: Array | None) -> None:
     """Make mbarriers that the threads have initialised visible to the cluster after its next barrier."""
     makers = set(_lanes(frame, active).tolist())
     for barrier in frame.barriers.values():
-        barrier.fenced |= barrier.maker in makers
+        barrier.fenced |= barrier.init_lane in makers
 
 
 # asynchronous stores ----------------------------------------------------------------------------------------------

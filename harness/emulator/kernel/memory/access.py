@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ptxdiff.emulator.binding.builder import binds, expect
+from ptxdiff.emulator.binding.builder import binds, binds_alone, expect
 from ptxdiff.emulator.binding.program import ReadSlot, Register, Step, WriteSlot
 from ptxdiff.emulator.binding.resolver import is_special
 from ptxdiff.emulator.errors import ExecutionError, OperandError
@@ -422,10 +422,7 @@ def _run_cp_async(frame: KernelFrame, step: Step, active: Array | None) -> None:
     frame.copies.issue(step, active)
 
 
-@binds("cp_commit")
-def _bind_cp_commit(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
-    expect(builder, node, 0)
-    return Step("cp_commit", node, bound)
+binds_alone("cp_commit")
 
 
 @runs("cp_commit")

@@ -1,14 +1,15 @@
 """Blocks that communicate through global memory: what orders their accesses, and which old values they may see.
 
 PTX ISA 8, the memory consistency model. An access is strong if it is an atomic operation, or relaxed, acquiring,
-releasing or volatile. Strong accesses meet each other; a weak one races with any other block's access of the same
-bytes, if one of them writes and neither happens before the other. A release (a `.release` or `.acq_rel` access, or a
-fence and then a strong write) happens before an acquire that sees its value (an `.acquire` or `.acq_rel` access, or a
-strong read and then a fence), if the scope of each contains the thread of the other. `happens_before` keeps that order.
+releasing or volatile. Two accesses of the same bytes conflict if one of them writes. A weak one races with one of
+another block that conflicts with it, if neither happens before the other. A release (a `.release` or `.acq_rel` access,
+or a fence and then a strong write) synchronises with an acquire that sees its value (an `.acquire` or `.acq_rel`
+access, or a strong read and then a fence), if the scope of each contains the thread of the other. `happens_before`
+keeps that order.
 
-It costs a row of times for each state of knowledge of a thread, so a launch first runs with `Meetings`, which only
-finds out whether blocks meet at all in such a way that their order matters. A histogram in atomic operations does not.
-If they do meet, the launch runs again with a `GridMemory`.
+It costs a vector clock for each thread, so a launch first runs with `Conflicts`, which only finds out whether accesses
+of blocks conflict at all in such a way that their order matters. Those of a histogram in atomic operations do not. If
+they do, the launch runs again with a `GridMemory`.
 
 A strong load need not see the newest value at once. The first one of a block after another block's write, if nothing
 orders the two, gives the value before. A loop that waits only takes one more turn; whoever trusts that a relaxed flag
@@ -18,6 +19,7 @@ also publishes data computes with old data.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -34,11 +36,11 @@ if TYPE_CHECKING:
     from ptxdiff.emulator.kernel.threads import ThreadFrame
 
 
-class BlocksMeet(PtxError):
-    """Blocks meet in memory so that their order matters: the launch has to run again with that order."""
+class BlocksConflict(PtxError):
+    """Accesses of blocks conflict so that their order matters: the launch has to run again with that order."""
 
     def __init__(self) -> None:
-        super().__init__("blocks meet")
+        super().__init__("accesses of blocks conflict")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +52,12 @@ class Strength:
 
     @property
     def strong(self) -> bool:
-        """Whether it may meet accesses of threads within its scope."""
+        """Whether it may synchronise with accesses of threads within its scope."""
         return self.sem != "weak"
 
     @property
     def reaches(self) -> bool:
-        """Whether it may meet accesses of other blocks."""
+        """Whether it may synchronise with accesses of other blocks."""
         return self.strong and self.scope in ("gpu", "sys")
 
 
@@ -100,8 +102,8 @@ _ORDER_MATTERS = np.array([bool(k & 2) or bool(k & 8 and k & 5) for k in range(1
 _SEVERAL = -2
 
 
-class Meetings(Between):
-    """Finds out whether several blocks access the same bytes so that their order matters; raises `BlocksMeet` then."""
+class Conflicts(Between):
+    """Raises `BlocksConflict` if several blocks access the same bytes so that their order matters."""
 
     def __init__(self, frame: ThreadFrame) -> None:
         self.frame = frame
@@ -139,12 +141,12 @@ class Meetings(Between):
             blocks[units[torn]] = _SEVERAL
         kinds[units] |= np.uint8(_BY_KIND[kind])
         if ((blocks[units] == _SEVERAL) & _ORDER_MATTERS[kinds[units]]).any():
-            raise BlocksMeet
+            raise BlocksConflict
 
 
 @dataclass(slots=True)
 class _LastWrite:
-    """The last strong write of a value: what was there before, and who has seen it.
+    """The last strong write of a value: its epoch (lane, time), what was there before, and who has read it.
 
     number: of all writes. shown: to which blocks the value before was shown since, and whether after a later write of
     the same block. seen: the first read of the new value by each lane.
@@ -152,7 +154,7 @@ class _LastWrite:
 
     before: int
     lane: int
-    when: int
+    time: int
     number: int
     shown: dict[int, bool] = field(default_factory=dict)
     seen: dict[int, int] = field(default_factory=dict)
@@ -221,11 +223,11 @@ class GridMemory(Between):
             return False
         if block in last.shown and (last.shown[block] or not self._overtaken(last, block)):
             return False
-        if self.order.sc_fences[block] >= last.when:
+        if self.order.sc_fences[block] >= last.time:
             return False
-        known = np.array([[last.lane, *last.seen]])
-        times = np.array([last.when, *last.seen.values()])
-        return bool((times >= self.order.heard(np.array([lane]), known)[0]).all())
+        members = np.array([[last.lane, *last.seen]])
+        times = np.array([[last.time, *last.seen.values()]])
+        return not self.order.happens_before(np.array([lane]), members, times).any()
 
     def _overtaken(self, last: _LastWrite, block: int) -> bool:
         """Whether a block has seen a later write of the same block."""
@@ -254,7 +256,7 @@ class GridMemory(Between):
                         before = int.from_bytes(buffer.bytes[location[1] : location[1] + size].tobytes(), "little")
                         self._writes[location] = _LastWrite(before, lane, self.order.clock, next(self._numbers))
                     self.order.store(lane, location, how.sem, how.scope)
-                elif location in self._writes or self.order.publishes(location):
+                elif location in self._writes or self.order.has_release(location):
                     self._writes.pop(location, None)
                     self.order.store(lane, location, how.sem, how.scope)
 
@@ -263,7 +265,9 @@ class GridMemory(Between):
         if strength(step).reaches:
             self._judge(step, access, lanes, place, shared_access.STRONG_WRITE, None)
             return
-        blocks = lanes // self.order.threads  # of several blocks in one instruction, each meets those before it
+        blocks = (
+            lanes // self.order.threads
+        )  # of several blocks in one instruction, each is judged against those before it
         for block in np.unique(blocks).tolist():
             mine = blocks == block
             part = Place(place.region, place.offsets[mine])
@@ -300,26 +304,13 @@ class GridMemory(Between):
         for at in np.flatnonzero(bad).tolist():
             lane = int(lanes[at])
             for row in before[at]:
-                other = self._unordered(table, row, lane, kind)
+                other = table.unordered(row, lane, kind, partial(self._elsewhere, lane))
                 if other is not None:
                     raise self._race(step, buffer, int(place.offsets[at]), lane, kind, *other)
 
-    def _unordered(self, table: AccessTable, row: Array, lane: int, kind: int) -> tuple[int, str] | None:
-        """A thread of another block whose access of a unit nothing orders before a lane's, and what it did."""
-        earlier: list[tuple[int, int, str]] = []
-        if row[shared_access.WRITER]:
-            earlier.append((int(row[shared_access.WRITER]) - 1, int(row[shared_access.WRITTEN]), "wrote"))
-        if kind in (shared_access.PLAIN_READ, shared_access.PLAIN_WRITE):
-            earlier += ((who, when, "updated") for who, when in table.members_of(row, shared_access.UPDATED))
-        if kind == shared_access.PLAIN_WRITE:
-            earlier += ((who, when, "read") for who, when in table.members_of(row, shared_access.READ_STRONGLY))
-        if kind in (shared_access.PLAIN_WRITE, shared_access.STRONG_WRITE):
-            earlier += ((who, when, "read") for who, when in table.members_of(row, shared_access.READ))
-        others = [one for one in earlier if one[0] // self.order.threads != lane // self.order.threads]
-        if not others:
-            return None
-        heard = self.order.heard(np.array([lane]), np.array([[who for who, _, _ in others]]))[0]
-        return next(((who, did) for (who, when, did), time in zip(others, heard, strict=True) if when >= time), None)
+    def _elsewhere(self, lane: int, other: int) -> bool:
+        """Whether two lanes are of different blocks."""
+        return lane // self.order.threads != other // self.order.threads
 
     def _race(self, step: Step, buffer: Buffer, offset: int, lane: int, kind: int, other: int, did: str) -> MemoryFault:
         frame = self.frame
@@ -332,8 +323,8 @@ class GridMemory(Between):
 
 
 def between(frame: ThreadFrame, judging: str) -> Between | None:
-    """What a frame asks about accesses of different blocks. judging: "", "meetings", or "ordered"."""
+    """What a frame asks about accesses of different blocks. judging: "", "conflicts", or "ordered"."""
     if judging == "ordered":
         assert isinstance(frame.order, GridOrder)
         return GridMemory(frame, frame.order)
-    return Meetings(frame) if judging == "meetings" else None
+    return Conflicts(frame) if judging == "conflicts" else None

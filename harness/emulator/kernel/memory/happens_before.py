@@ -1,33 +1,35 @@
 """Which accesses happen before which (PTX ISA 8.9, causality order), by vector clocks.
 
-One vocabulary for shared memory, global memory and asynchronous copies, and for every way in which threads meet:
+One vocabulary for shared memory, global memory and asynchronous copies, and for every way in which threads synchronise:
 
 A *team* is the threads that can order each other: those of a block, of a cluster, or of more blocks. A *member* is a
 thread of a team, by its number in it; `agent` gives numbers beyond the threads' to asynchronous work (the bytes that
-arrive at an mbarrier, the products of a warpgroup). The *clock* counts events of synchronisation in the whole frame.
-An access is recorded with its member and the clock at that moment (FastTrack's epoch). What a lane *knows* is a time
-for each member: an access of the member at `when` happens before the lane's next instruction if `when` < that time. So
+arrive at an mbarrier, the products of a warpgroup). The *clock* counts events of synchronisation in the whole frame. An
+access is recorded with its member and its *time*, the clock at that moment (FastTrack's *epoch*). Each lane has a
+*vector clock*: a time for each member. An access happens before the lane's next instruction if its time is less than
+its member's component, so
 
-    race = when >= order.heard(lanes, members)      # and one of the two writes, and not both are strong
+    race = ~order.happens_before(lanes, members, times)     # and one of the two writes, and not both are strong
 
-To *release* is to hand over what one knows, together with one's own past (`released`); to *acquire* is to take the
-maximum with it (`acquire`). A barrier is both, for those who meet (`meet`, `meet_blocks`, `meet_warps`). An mbarrier
-keeps what its arrivals released until a thread sees the phase complete. On a location of memory, with the scope and
-`.sem` of the instructions (ISA 8.7 and 8.8):
+A *release* hands over the vector clock, with the present time for the releasing thread itself (`release`); an *acquire*
+joins it, which is to take the maximum of each component (`acquire`). A release *synchronises with* the acquire. A
+barrier is both, for all its threads (`barrier`, `block_barriers`, `warp_barriers`). An mbarrier keeps what its arrivals
+released until a thread sees the phase complete. On a location of memory, with the scope and `.sem` of the instructions
+(ISA 8.7 and 8.8):
 
-    order.store(lane, location, sem, scope)         # st.release publishes, st.relaxed what a fence before it published
-    order.load(lane, location, sem, scope)          # ld.acquire learns, ld.relaxed as soon as a fence follows
+    order.store(lane, location, sem, scope)         # st.release releases, st.relaxed what a fence before it released
+    order.load(lane, location, sem, scope)          # ld.acquire acquires, ld.relaxed as soon as a fence follows
     order.update(lane, location, sem, scope)        # atom, red: both, and it goes on with a release sequence
     order.fence(lanes, scope, sem)                  # fence.acq_rel, fence.sc, membar
 
 `location` is any hashable name of the bytes, `sem` one of "weak", "relaxed", "acquire", "release", "acq_rel", `scope`
-one of "cta", "cluster", "gpu", "sys". Two operations synchronise only if the scope of each contains the other's thread.
-A weak or relaxed store ends the release sequence of the location; an update does not.
+one of "cta", "cluster", "gpu", "sys". Two operations synchronise only if they are morally strong: the scope of each
+contains the other's thread. A weak or relaxed store ends the release sequence of the location; an update does not.
 
-Costs: threads of a block that met at a barrier of the whole block share one number, `block_time`, and those of a warp
-one more, `warp_time`. Both are lower bounds of what a lane knows, and decide nearly all accesses. A row for each
-different state of knowledge exists only from the first partial meeting on; `row[lane]` is its index in `rows`, and row
-0 knows nothing. Rows are never changed in place, so lanes share them.
+Costs: threads of a block that passed a barrier of the whole block share one number, `block_time`, and those of a warp
+one more, `warp_time`. Both are lower bounds of components of a lane's vector clock, and decide nearly all accesses. A
+vector for each different vector clock exists only from the first synchronisation of a part of a block on;
+`vector[lane]` is its index in `vectors`, and vector 0 is zero. Vectors are never changed in place, so lanes share them.
 """
 
 from __future__ import annotations
@@ -41,15 +43,16 @@ from ptxdiff.emulator.binding.program import Program, Step
 from ptxdiff.emulator.numeric.vectorise import Array
 
 ALWAYS = (1 << 31) - 1
-"""The time that a lane knows of itself: its own accesses are in program order."""
+"""A lane's component of its own vector clock: its own accesses are in program order."""
 SCOPES = ("cta", "cluster", "gpu", "sys")
-_RELEASES = frozenset({"release", "acq_rel", "sc"})
-_ACQUIRES = frozenset({"acquire", "acq_rel", "sc"})
-_FIRST_ROWS = 8
+RELEASES = frozenset({"release", "acq_rel", "sc"})
+ACQUIRES = frozenset({"acquire", "acq_rel", "sc"})
+"""Values of `.sem` with which an access or a fence releases, and acquires."""
+_FIRST_VECTORS = 8
 _FEW = 8
 """At most so many updates are made one after the other, which costs less than to prepare many, as in a spin loop."""
 _TOGETHER = 1024
-"""The most updates whose knowledge is computed at once, for the sake of memory."""
+"""The most updates whose vector clocks are computed at once, for the sake of memory."""
 
 
 def orders_parts(step: Step) -> bool:
@@ -70,22 +73,22 @@ def acquiring(program: Program) -> frozenset[int]:
     for step in program.steps:
         sem = step.bound.modifiers.get("sem") or ("relaxed" if step.kind == "atom" else "weak")
         used = any(slot in read for writer in step.destinations for slot in (writer.slot, writer.upper) if slot >= 0)
-        if used and step.kind in ("ld", "atom") and (sem in _ACQUIRES or (fences and sem != "weak")):
+        if used and step.kind in ("ld", "atom") and (sem in ACQUIRES or (fences and sem != "weak")):
             found.add(step.node.offset)
     return frozenset(found)
 
 
 @dataclass(frozen=True)
-class Released:
-    """What one or several threads of a block published at a location: times by member, the block, and the scope."""
+class Release:
+    """What one or several threads of a block released at a location: a vector clock, the block, and the scope."""
 
-    times: Array
+    vector: Array
     block: int
     scope: str
 
 
 class HappensBefore:
-    """What each lane of a frame knows of the others of its team.
+    """The vector clock of each lane of a frame, with a component for each member of its team.
 
     `lanes`: of the frame. `threads`: of a block. `team`: threads of a team, a multiple of `threads`; lane i is member
     i % team of team i // team. `cluster`: threads of a cluster, for scopes. `exact`: whether anything may order fewer
@@ -101,15 +104,16 @@ class HappensBefore:
         self.clock = 0
         self.block_time = np.zeros(lanes, np.int64)
         self.warp_time = np.zeros(lanes, np.int64)
-        self.row = np.zeros(lanes, np.int64)
-        self.rows = np.zeros((_FIRST_ROWS, self.team), np.int32)
+        self.vector = np.zeros(lanes, np.int64)
+        self.vectors = np.zeros((_FIRST_VECTORS, self.team), np.int32)
         self.used = 1
         self._agents: dict[Hashable, int] = {}
-        # Each lane's last fence: what it knew then (see `_known`), and the fence's scope; time 0: none.
+        # Each lane's last fence: its vector clock then (`vector`, `block_time`, `warp_time`), the time, 0 for none, and
+        # the fence's scope.
         self._fenced = np.zeros((4, lanes), np.int64)
         self._fence_scope = np.full(lanes, -1, np.int64)
-        self._pending: dict[int, list[Released]] = {}
-        self._at: dict[Hashable, list[Released]] = {}
+        self._until_fence: dict[int, list[Release]] = {}
+        self._at: dict[Hashable, list[Release]] = {}
 
     # members and time ------------------------------------------------------------------------------------
 
@@ -126,8 +130,8 @@ class HappensBefore:
         found = self._agents.get(key)
         if found is None:
             found = self._agents[key] = self.team + 32 * len(self._agents)
-            if found >= self.rows.shape[1]:
-                self.rows = np.pad(self.rows, ((0, 0), (0, 32 * max(4, len(self._agents)))))
+            if found >= self.vectors.shape[1]:
+                self.vectors = np.pad(self.vectors, ((0, 0), (0, 32 * max(4, len(self._agents)))))
         return found
 
     def tick(self) -> int:
@@ -135,141 +139,158 @@ class HappensBefore:
         self.clock += 1
         return self.clock
 
-    def heard(self, lanes: Array, members: Array) -> Array:
-        """For each lane, a row of times: accesses before them by members (a row for each lane) are ordered before it.
+    def happens_before(self, lanes: Array, members: Array, times: Array) -> Array:
+        """For each lane, of accesses by members at times (a row for each lane), which happen before it."""
+        ordered: Array = times < self.components(lanes, members)
+        return ordered
+
+    def components(self, lanes: Array, members: Array) -> Array:
+        """For each lane, the components of its vector clock for members (a row for each lane).
 
         members: of the lane's team, -1 for nobody.
         """
         own = self.members(lanes)[:, None]
-        found = np.where(members // self.threads == own // self.threads, self.block_time[lanes][:, None], 0)
-        np.maximum(found, self.warp_time[lanes][:, None], out=found, where=members >> 5 == own >> 5)
+        times = np.where(members // self.threads == own // self.threads, self.block_time[lanes][:, None], 0)
+        np.maximum(times, self.warp_time[lanes][:, None], out=times, where=members >> 5 == own >> 5)
         if self.used > 1:
-            np.maximum(found, self.rows[self.row[lanes][:, None], members], out=found)
-        found[members == own] = ALWAYS
-        return found
+            np.maximum(times, self.vectors[self.vector[lanes][:, None], members], out=times)
+        times[members == own] = ALWAYS
+        return times
 
-    def times(self, lanes: Array) -> Array:
-        """The most that any of some lanes of one team knows of each member, without their own past."""
-        rows = self._rows_of(lanes)
-        found: Array = self.rows[rows[0]].copy() if len(rows) == 1 else self.rows[rows].max(axis=0)
-        self._with_own(found, lanes, self.block_time[lanes], self.warp_time[lanes])
-        return found
+    def join_of(self, lanes: Array) -> Array:
+        """The join of the vector clocks of some lanes of one team, without their own past."""
+        vectors = self._vectors_of(lanes)
+        joined: Array = self.vectors[vectors[0]].copy() if len(vectors) == 1 else self.vectors[vectors].max(axis=0)
+        self._with_own(joined, lanes, self.block_time[lanes], self.warp_time[lanes])
+        return joined
 
-    def _rows_of(self, lanes: Array) -> Array:
-        """The different rows of some lanes, sorted."""
-        rows = self.row[lanes]
-        return rows[:1] if (rows == rows[0]).all() else np.unique(rows)
+    def _vectors_of(self, lanes: Array) -> Array:
+        """The different vectors of some lanes, by index, sorted."""
+        vectors = self.vector[lanes]
+        return vectors[:1] if (vectors == vectors[0]).all() else np.unique(vectors)
 
-    def _with_own(self, times: Array, lanes: Array, block_time: Array, warp_time: Array) -> None:
-        """Raise times to what lanes know of their whole blocks and warps."""
+    def _with_own(self, vector: Array, lanes: Array, block_time: Array, warp_time: Array) -> None:
+        """Raise components of a vector clock to the times of the lanes' barriers of whole blocks and warps."""
         members = self.members(lanes)
-        for numbers, known, each in (
+        for numbers, times, each in (
             (members // self.threads, block_time, self.threads),
             (members >> 5, np.where(warp_time > block_time, warp_time, 0), 32),
         ):
-            if not known.any():
+            if not times.any():
                 continue
             if (numbers == numbers[0]).all():
-                part = times[int(numbers[0]) * each :][:each]
-                np.maximum(part, known.max(), out=part)
+                part = vector[int(numbers[0]) * each :][:each]
+                np.maximum(part, times.max(), out=part)
                 continue
             most = np.zeros(self.team // each, np.int32)
-            np.maximum.at(most, numbers, known.astype(np.int32))
-            parts = times[: self.team].reshape(-1, each)
+            np.maximum.at(most, numbers, times.astype(np.int32))
+            parts = vector[: self.team].reshape(-1, each)
             np.maximum(parts, most[:, None], out=parts)
 
     # releasing and acquiring -----------------------------------------------------------------------------
 
-    def released(self, lanes: Array) -> Array:
-        """What some lanes of one team hand over now: all that they know, and their own past. Call `tick` before."""
-        found = self.times(lanes)
-        found[self.members(lanes)] = self.clock
-        return found
+    def release(self, lanes: Array) -> Array:
+        """The vector clock that some lanes of one team release now, with their own past. Call `tick` before."""
+        vector = self.join_of(lanes)
+        vector[self.members(lanes)] = self.clock
+        return vector
 
-    def acquire(self, lanes: Array, times: Array) -> None:
-        """Order lanes of one team after what was released."""
-        times = self._wide(times)
-        before = self._rows_of(lanes)
-        if self.used + len(before) > len(self.rows):
+    def acquire(self, lanes: Array, vector: Array) -> None:
+        """Order lanes of one team after what was released: join a vector clock to theirs."""
+        vector = self._wide(vector)
+        before = self._vectors_of(lanes)
+        if self.used + len(before) > len(self.vectors):
             self._compact(len(before))
-            before = self._rows_of(lanes)
-        joined = np.maximum(self.rows[before], times)
-        changed = (joined != self.rows[before]).any(axis=1)
+            before = self._vectors_of(lanes)
+        joined = np.maximum(self.vectors[before], vector)
+        changed = (joined != self.vectors[before]).any(axis=1)
         if changed.any():
             kept = before.copy()
             kept[changed] = self.used + np.arange(int(changed.sum()))
-            self.rows[kept[changed]] = joined[changed]
+            self.vectors[kept[changed]] = joined[changed]
             self.used += int(changed.sum())
-            self.row[lanes] = kept[np.searchsorted(before, self.row[lanes])]
+            self.vector[lanes] = kept[np.searchsorted(before, self.vector[lanes])]
         blocks = self.members(lanes) // self.threads
         alike = (blocks == blocks[0]).all()
         for block in [int(blocks[0])] if alike else np.unique(blocks).tolist():
-            whole = int(times[block * self.threads : (block + 1) * self.threads].min())
+            whole = int(vector[block * self.threads : (block + 1) * self.threads].min())
             some = lanes if alike else lanes[blocks == block]
             self.block_time[some] = np.maximum(self.block_time[some], whole)
 
-    def finished(self, firsts: Array, agents: Array, count: int) -> None:
+    def acquire_agents(self, firsts: Array, agents: Array, count: int) -> None:
         """Order `count` lanes from each of `firsts` on after all that an agent, one for each, has done until now.
 
-        As `acquire` of a time for the agent alone. Lanes that knew the same share a row again, also those of other
-        teams, as a row has no more than times by member.
+        As `acquire` of a vector clock with the agent's component alone. Lanes that had the same vector have the same
+        again, also those of other teams, as a vector has no more than times by member.
         """
         now = self.tick()
         lanes = firsts[:, None] + np.arange(count)
-        different, number = self._row_and_agent(lanes, agents)
-        if self.used + len(different) > len(self.rows):
+        different, number = self._vector_and_agent(lanes, agents)
+        if self.used + len(different) > len(self.vectors):
             self._compact(len(different))
-            different, number = self._row_and_agent(lanes, agents)
-        rows, of = np.divmod(different, self.rows.shape[1])
-        new = self.used + np.arange(len(rows))
-        self.rows[new] = self.rows[rows]
-        self.rows[new, of] = now
-        self.row[lanes] = new[number]
-        self.used += len(rows)
+            different, number = self._vector_and_agent(lanes, agents)
+        vectors, of = np.divmod(different, self.vectors.shape[1])
+        new = self.used + np.arange(len(vectors))
+        self.vectors[new] = self.vectors[vectors]
+        self.vectors[new, of] = now
+        self.vector[lanes] = new[number]
+        self.used += len(vectors)
 
-    def _row_and_agent(self, lanes: Array, agents: Array) -> tuple[Array, Array]:
-        """The different pairs of a lane's row and its agent, each as one number, and which of them each lane has."""
-        pairs = self.row[lanes] * self.rows.shape[1] + agents[:, None]
+    def _vector_and_agent(self, lanes: Array, agents: Array) -> tuple[Array, Array]:
+        """The different pairs of a lane's vector and its agent, each as one number, and which of them each lane has."""
+        pairs = self.vector[lanes] * self.vectors.shape[1] + agents[:, None]
         if (pairs == pairs[0, 0]).all():
             return pairs[0, :1], np.zeros(lanes.shape, np.int64)
         different, number = np.unique(pairs, return_inverse=True)
         return different, number.reshape(lanes.shape)
 
-    def _wide(self, times: Array) -> Array:
-        """Times with a column for each agent that has been made since."""
-        lacking = self.rows.shape[1] - len(times)
-        return np.pad(times, (0, lacking)) if lacking else times
+    def _wide(self, vector: Array) -> Array:
+        """A vector clock with a component for each agent that has been made after it."""
+        lacking = self.vectors.shape[1] - len(vector)
+        return np.pad(vector, (0, lacking)) if lacking else vector
 
-    def joined(self, one: Array | None, other: Array) -> Array:
-        """The maximum of what was released twice."""
+    def join(self, one: Array | None, other: Array) -> Array:
+        """The join of two vector clocks."""
         return self._wide(other) if one is None else np.maximum(self._wide(one), self._wide(other))
 
     def _compact(self, more: int) -> None:
-        """Keep only rows that a lane still has, and make room for as many again and for `more`."""
-        held = np.unique(np.concatenate([[0], self.row, self._fenced[0]]))
-        size = max(_FIRST_ROWS, 2 * len(held) + more)
-        kept = np.zeros((size, self.rows.shape[1]), np.int32)
-        kept[: len(held)] = self.rows[held]
-        self.row = np.searchsorted(held, self.row)
+        """Keep only vectors in use, and make room for as many again and for `more`."""
+        held = np.unique(np.concatenate([[0], self.vector, self._fenced[0], self._other_vectors()])).astype(np.int64)
+        size = max(_FIRST_VECTORS, 2 * len(held) + more)
+        self._check_room(4 * size * self.vectors.shape[1])
+        kept = np.zeros((size, self.vectors.shape[1]), np.int32)
+        kept[: len(held)] = self.vectors[held]
+        self._renumber(held)
+        self.vectors, self.used = kept, len(held)
+
+    def _other_vectors(self) -> list[int]:
+        """Vectors in use beside those of lanes and their last fences, by index."""
+        return []
+
+    def _check_room(self, size: int) -> None:
+        """Raise an error if `size` bytes of vectors are too many."""
+
+    def _renumber(self, held: Array) -> None:
+        """Give each index of a vector its new value: the place of the old one in `held`."""
+        self.vector = np.searchsorted(held, self.vector)
         self._fenced[0] = np.searchsorted(held, self._fenced[0])
-        self.rows, self.used = kept, len(held)
 
     # barriers --------------------------------------------------------------------------------------------
 
-    def meet(self, lanes: Array, arrived: Array | None = None) -> None:
+    def barrier(self, lanes: Array, arrived: Array | None = None) -> None:
         """A barrier of lanes of one team, and of those that arrived without waiting and released `arrived`."""
         self.tick()
-        times = self.released(lanes)
-        self.acquire(lanes, times if arrived is None else self.joined(arrived, times))
+        vector = self.release(lanes)
+        self.acquire(lanes, vector if arrived is None else self.join(arrived, vector))
 
-    def meet_blocks(self, lanes: Array) -> None:
+    def block_barriers(self, lanes: Array) -> None:
         """A barrier in each block that has any of these lanes (a mask), of all its threads that have not ended."""
         now = self.tick()
         if self.used > 1:
             self._share(lanes, self.threads)
         self.block_time[lanes] = now
 
-    def meet_warps(self, lanes: Array) -> None:
+    def warp_barriers(self, lanes: Array) -> None:
         """A barrier in each warp of all its threads that have not ended. lanes: a mask."""
         now = self.tick()
         if self.used > 1:
@@ -277,50 +298,50 @@ class HappensBefore:
         self.warp_time[lanes] = now
 
     def _share(self, lanes: Array, each: int) -> None:
-        """Let the lanes of each group of `each` know what any of them knows."""
-        rows, here = self.row.reshape(-1, each), lanes.reshape(-1, each)
-        for group in np.flatnonzero((here & (rows != rows[:, :1])).any(axis=1)).tolist():
+        """Let the lanes of each group of `each` acquire what each of them could release."""
+        vectors, here = self.vector.reshape(-1, each), lanes.reshape(-1, each)
+        for group in np.flatnonzero((here & (vectors != vectors[:, :1])).any(axis=1)).tolist():
             some = group * each + np.flatnonzero(here[group])
-            self.acquire(some, self.times(some))
+            self.acquire(some, self.join_of(some))
 
     # locations of memory ---------------------------------------------------------------------------------
 
     def fence(self, lanes: Array, scope: str, sem: str = "acq_rel") -> None:
-        """A fence: what relaxed loads have seen is acquired, and later relaxed writes release what lanes know now."""
+        """A fence: acquire what relaxed loads have read, and let later relaxed writes release what lanes can now."""
         now = self.tick()
-        for lane in self._pending.keys() & set(lanes.tolist()) if sem in _ACQUIRES else ():
-            for one in self._pending.pop(lane):
-                if self._strong(lane, scope, one):
-                    self.acquire(np.array([lane]), one.times)
-        if sem not in _RELEASES:
+        for lane in self._until_fence.keys() & set(lanes.tolist()) if sem in ACQUIRES else ():
+            for one in self._until_fence.pop(lane):
+                if self._morally_strong(lane, SCOPES.index(scope), _key(one)):
+                    self.acquire(np.array([lane]), one.vector)
+        if sem not in RELEASES:
             return
-        some = (self.row[lanes], self.block_time[lanes], self.warp_time[lanes], np.full(len(lanes), now))
+        some = (self.vector[lanes], self.block_time[lanes], self.warp_time[lanes], np.full(len(lanes), now))
         self._fenced[:, lanes] = some
         self._fence_scope[lanes] = SCOPES.index(scope)
 
     def store(self, lane: int, location: Hashable, sem: str, scope: str = "sys") -> None:
         """A store to a location, which ends its release sequence and may begin another."""
-        published = self.published(lane, sem, scope)
-        if published:
-            self._at[location] = published
+        released = self.released_by(lane, sem, scope)
+        if released:
+            self._at[location] = released
         else:
             self._at.pop(location, None)
 
     def load(self, lane: int, location: Hashable, sem: str, scope: str = "sys") -> None:
         """A load that sees the last store and the updates after it."""
-        self._learn(lane, self._at.get(location), sem, scope)
+        self._acquire_from(lane, self._at.get(location), sem, scope)
 
     def update(self, lane: int, location: Hashable, sem: str, scope: str = "gpu") -> None:
         """An atomic operation: a load and a store that goes on with the location's release sequence."""
         before = self._at.get(location)
-        self._learn(lane, before, sem, scope)
-        published = self.published(lane, sem, scope)
-        if published:
-            self._at[location] = self._merged(before or [], published)
+        self._acquire_from(lane, before, sem, scope)
+        released = self.released_by(lane, sem, scope)
+        if released:
+            self._at[location] = self._merged(before or [], released)
 
     def updates(self, lanes: Array, locations: Sequence[Hashable], sem: str, scope: str) -> None:
         """`update` for several lanes, one after the other, each at its location."""
-        alike = sem in _RELEASES | _ACQUIRES and (scope != "cta" or self.team == self.threads)
+        alike = sem in RELEASES | ACQUIRES and (scope != "cta" or self.team == self.threads)
         for first in range(0, len(lanes), _TOGETHER):
             some, places = lanes[first : first + _TOGETHER], locations[first : first + _TOGETHER]
             if len(some) <= _FEW or not alike or (self._fence_scope[some] >= 0).any() or self._mixed(places, scope):
@@ -336,47 +357,47 @@ class HappensBefore:
     def _update_together(self, lanes: Array, locations: Sequence[Hashable], sem: str, scope: str) -> None:
         """Updates of the same scope: in each round one lane of each location, so that it sees those before it."""
         now, count = self.tick(), np.arange(len(lanes))
-        known = self.rows[self.row[lanes]]
+        vectors = self.vectors[self.vector[lanes]]
         members = self.members(lanes)
         for each, times in ((self.threads, self.block_time[lanes]), (32, self.warp_time[lanes])):
-            parts = known[:, : self.team].reshape(len(lanes), -1, each)
+            parts = vectors[:, : self.team].reshape(len(lanes), -1, each)
             parts[count, members // each] = np.maximum(parts[count, members // each], times[:, None])
-            known[:, : self.team] = parts.reshape(len(lanes), -1)
-        known[count, members] = now
+            vectors[:, : self.team] = parts.reshape(len(lanes), -1)
+        vectors[count, members] = now
         groups: dict[tuple[int, Hashable], list[int]] = {}
         for at, key in enumerate(zip((lanes // self.team).tolist(), locations, strict=True)):
             groups.setdefault(key, []).append(at)
-        released = np.zeros((len(groups), known.shape[1]), np.int32)
+        released = np.zeros((len(groups), vectors.shape[1]), np.int32)
         for number, (team, location) in enumerate(groups):
             for one in self._at.get(location, ()):
                 if one.block * self.threads // self.team == team:
-                    np.maximum(released[number], self._wide(one.times), out=released[number])
-        learned = np.zeros_like(known)
+                    np.maximum(released[number], self._wide(one.vector), out=released[number])
+        acquired = np.zeros_like(vectors)
         for turn in range(max(map(len, groups.values()))):
             here = [number for number, group in enumerate(groups.values()) if len(group) > turn]
             those = [group[turn] for group in groups.values() if len(group) > turn]
-            learned[those] = released[here]
-            if sem in _RELEASES:
-                released[here] = np.maximum(released[here], known[those])
-        if sem in _ACQUIRES:
-            self._learn_rows(lanes, learned)
-        if sem in _RELEASES:
+            acquired[those] = released[here]
+            if sem in RELEASES:
+                released[here] = np.maximum(released[here], vectors[those])
+        if sem in ACQUIRES:
+            self._acquire_each(lanes, acquired)
+        if sem in RELEASES:
             for number, ((team, location), group) in enumerate(groups.items()):
                 others = [o for o in self._at.get(location, ()) if o.block * self.threads // self.team != team]
                 block = int(lanes[group[-1]]) // self.threads
-                self._at[location] = [*others, Released(released[number], block, scope)]
+                self._at[location] = [*others, Release(released[number], block, scope)]
 
-    def _learn_rows(self, lanes: Array, times: Array) -> None:
-        """`acquire` for lanes that each learn a row of times."""
-        some = np.flatnonzero((times > self.rows[self.row[lanes]]).any(axis=1))
-        if self.used + len(some) > len(self.rows):
+    def _acquire_each(self, lanes: Array, vectors: Array) -> None:
+        """`acquire` for lanes with a vector clock for each."""
+        some = np.flatnonzero((vectors > self.vectors[self.vector[lanes]]).any(axis=1))
+        if self.used + len(some) > len(self.vectors):
             self._compact(len(some))
         new = self.used + np.arange(len(some))
-        self.rows[new] = np.maximum(self.rows[self.row[lanes[some]]], times[some])
-        self.row[lanes[some]] = new
+        self.vectors[new] = np.maximum(self.vectors[self.vector[lanes[some]]], vectors[some])
+        self.vector[lanes[some]] = new
         self.used += len(some)
 
-    def publishes(self, location: Hashable) -> bool:
+    def has_release(self, location: Hashable) -> bool:
         """Whether anything was released at a location."""
         return location in self._at
 
@@ -385,52 +406,56 @@ class HappensBefore:
         """Whether any location or fence can order lanes; if not, relaxed accesses have no effect here."""
         return bool(self._at) or bool((self._fence_scope >= 0).any())
 
-    def published(self, lane: int, sem: str, scope: str) -> list[Released]:
-        """What a store or an arrival with this `.sem` hands over."""
+    def released_by(self, lane: int, sem: str, scope: str) -> list[Release]:
+        """What a store or an arrival with this `.sem` releases."""
         block = lane // self.threads
-        if sem in _RELEASES:
+        if sem in RELEASES:
             self.tick()
-            return [Released(self.released(np.array([lane])), block, scope)]
+            return [Release(self.release(np.array([lane])), block, scope)]
         if sem == "weak" or self._fence_scope[lane] < 0:
             return []
-        row, block_time, warp_time, when = self._fenced[:, lane]
-        times = self.rows[row].copy()
+        index, block_time, warp_time, time = self._fenced[:, lane]
+        vector = self.vectors[index].copy()
         one = np.array([lane])
-        self._with_own(times, one, np.array([block_time]), np.array([warp_time]))
-        times[lane % self.team] = when
-        return [Released(times, block, SCOPES[min(SCOPES.index(scope), int(self._fence_scope[lane]))])]
+        self._with_own(vector, one, np.array([block_time]), np.array([warp_time]))
+        vector[lane % self.team] = time
+        return [Release(vector, block, SCOPES[min(SCOPES.index(scope), int(self._fence_scope[lane]))])]
 
-    def learn_relaxed(self, lanes: list[int], times: Array) -> None:
-        """Let lanes learn what was released as soon as they execute a fence."""
+    def acquire_at_fence(self, lanes: list[int], vector: Array) -> None:
+        """Let lanes acquire what was released as soon as they execute a fence."""
         for lane in lanes:
-            seen = [Released(times, lane // self.threads, "sys")]
-            self._pending[lane] = self._merged(self._pending.get(lane, []), seen)
+            read = [Release(vector, lane // self.threads, "sys")]
+            self._until_fence[lane] = self._merged(self._until_fence.get(lane, []), read)
 
-    def _merged(self, before: list[Released], published: list[Released]) -> list[Released]:
-        found = {(one.block, one.scope): one for one in before}
-        for one in published:
-            old = found.get((one.block, one.scope))
-            times = one.times if old is None else self.joined(old.times, one.times)
-            found[one.block, one.scope] = Released(times, one.block, one.scope)
-        return list(found.values())
+    def _merged(self, before: list[Release], releases: list[Release]) -> list[Release]:
+        merged = {(one.block, one.scope): one for one in before}
+        for one in releases:
+            old = merged.get((one.block, one.scope))
+            vector = one.vector if old is None else self.join(old.vector, one.vector)
+            merged[one.block, one.scope] = Release(vector, one.block, one.scope)
+        return list(merged.values())
 
-    def _learn(self, lane: int, published: list[Released] | None, sem: str, scope: str) -> None:
-        if not published or sem == "weak":
+    def _acquire_from(self, lane: int, releases: list[Release] | None, sem: str, scope: str) -> None:
+        if not releases or sem == "weak":
             return
-        strong = [one for one in published if self._strong(lane, scope, one)]
-        if sem in _ACQUIRES:
+        strong = [one for one in releases if self._morally_strong(lane, SCOPES.index(scope), _key(one))]
+        if sem in ACQUIRES:
             for one in strong:
-                self.acquire(np.array([lane]), one.times)
+                self.acquire(np.array([lane]), one.vector)
         elif strong:
-            self._pending[lane] = self._merged(self._pending.get(lane, []), strong)
+            self._until_fence[lane] = self._merged(self._until_fence.get(lane, []), strong)
 
-    def _strong(self, lane: int, scope: str, one: Released) -> bool:
-        """Whether the scope of each of two operations contains the thread of the other (ISA 8.7, morally strong)."""
-        narrower = min(SCOPES.index(scope), SCOPES.index(one.scope))
-        block = lane // self.threads
-        if lane // self.team != one.block * self.threads // self.team:
-            return False  # a team knows nothing of the members of another
-        if narrower == 0:
-            return block == one.block
-        blocks = self.cluster // self.threads
-        return narrower > 1 or block // blocks == one.block // blocks
+    def _morally_strong(self, lane: int, scope: int, other: tuple[int, int]) -> bool:
+        """Whether the scope of each of two operations contains the thread of the other (ISA 8.7).
+
+        scope: as an index of `SCOPES`; of the other operation, that and the block.
+        """
+        narrower, block = min(scope, other[0]), other[1]
+        if lane // self.team != block * self.threads // self.team:
+            return False  # nothing orders threads of two teams
+        group = self.threads if narrower == 0 else self.cluster
+        return narrower > 1 or lane // group == block * self.threads // group
+
+
+def _key(release: Release) -> tuple[int, int]:
+    return SCOPES.index(release.scope), release.block

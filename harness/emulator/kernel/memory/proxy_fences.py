@@ -29,7 +29,7 @@ class Writes(NamedTuple):
 
     at: Array
     lane: Array
-    when: Array
+    time: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +41,7 @@ class _Cover:
     """
 
     lanes: Array
-    when: int
+    time: int
     kind: int
     some: tuple[tuple[int, ...], ...]
     before: int
@@ -66,13 +66,13 @@ class ProxyFences:
         self.states[units] = 0
 
     def settle(self) -> None:
-        """Set the state to 0 where all threads have met at barriers behind the fence."""
+        """Set the state to 0 where all threads have passed barriers of their blocks behind the fence."""
         order = self.order
         if self._unsettled == len(self._covers) or self._looked == order.clock or order.team != order.threads:
-            return  # a barrier of a block does not tell other blocks
+            return  # a barrier of a block orders no other block
         self._looked, first = order.clock, self._unsettled
-        known = int(order.block_time.min())
-        while self._unsettled < len(self._covers) and self._covers[self._unsettled].when < known:
+        ordered = int(order.block_time.min())
+        while self._unsettled < len(self._covers) and self._covers[self._unsettled].time < ordered:
             self._unsettled += 1
         if first < self._unsettled:
             self.states[(self.states >= first) & (self.states < self._unsettled)] = 0
@@ -85,10 +85,10 @@ class ProxyFences:
         adds: Array = states == UNFENCED
         if adds.all():
             return adds
-        known = _KnownBySome(self.order, lanes)
+        vectors = _VectorsOfSome(self.order, lanes)
         for number in np.unique(states[~adds]).tolist():
             cover = self._covers[number]
-            ordered = cover.when < known.by_all(cover.lanes)
+            ordered = cover.time < vectors.by_all(cover.lanes)
             of_team = cover.lanes // self.order.team
             first = np.flatnonzero(np.diff(of_team, prepend=-1))
             join = np.logical_or if cover.kind == _ALL else np.logical_and
@@ -100,14 +100,14 @@ class ProxyFences:
     def fence(self, lanes: Array, units: Array, writes: Writes) -> None:
         """Record a fence by lanes. units: those of their teams that it may make visible, with the last writes of
         each."""
-        known, now = _KnownBySome(self.order, lanes), self.order.clock
+        vectors, now = _VectorsOfSome(self.order, lanes), self.order.clock
         states = self.states[units]
         kinds = np.full(len(units), _SOME, np.int64)
-        writer, when = writes.lane, writes.when
+        writer, time = writes.lane, writes.time
         for kind, holds in (
-            (_OWN, known.among(writer) & (when >= known.by_any(writer))),
-            (_OF_WARP, (when < known.in_warp(writer)) & (when >= known.by_any(writer, beyond_warp=True))),
-            (_ALL, when < known.by_all(writer)),
+            (_OWN, vectors.among(writer) & (time >= vectors.by_any(writer))),
+            (_OF_WARP, (time < vectors.in_warp(writer)) & (time >= vectors.by_any(writer, beyond_warp=True))),
+            (_ALL, time < vectors.by_all(writer)),
         ):
             whole = np.ones(len(units), np.bool_)
             whole[writes.at[~holds]] = False
@@ -117,17 +117,17 @@ class ProxyFences:
             if key % 4 != _SOME:
                 self._cover(units[keys == key], _Cover(lanes, now, key % 4, (), key // 4))
         chosen = np.flatnonzero((kinds == _SOME)[writes.at])
-        knowing: dict[int, list[tuple[int, ...]]] = {}
-        for number, some in zip(chosen.tolist(), self._knowing(lanes, writer[chosen], when[chosen]), strict=True):
-            knowing.setdefault(int(writes.at[number]), []).append(some)
+        ordered: dict[int, list[tuple[int, ...]]] = {}
+        for number, some in zip(chosen.tolist(), self._ordered_lanes(lanes, writer[chosen], time[chosen]), strict=True):
+            ordered.setdefault(int(writes.at[number]), []).append(some)
         found: dict[tuple[int, tuple[tuple[int, ...], ...]], list[int]] = {}
-        for at, lists in knowing.items():
+        for at, lists in ordered.items():
             if all(lists):
                 found.setdefault((int(states[at]), tuple(lists)), []).append(at)
         for (before, those), where in found.items():
             self._cover(units[where], _Cover(lanes, now, _SOME, those, before))
 
-    def _knowing(self, lanes: Array, writers: Array, when: Array) -> list[tuple[int, ...]]:
+    def _ordered_lanes(self, lanes: Array, writers: Array, times: Array) -> list[tuple[int, ...]]:
         """Which of some lanes happen after each of some writes."""
         found: list[tuple[int, ...]] = [()] * len(writers)
         teams = writers // self.order.team
@@ -135,9 +135,9 @@ class ProxyFences:
             mine = lanes[lanes // self.order.team == team]
             here = np.flatnonzero(teams == team)
             members, which = np.unique(writers[here] % self.order.team, return_inverse=True)
-            heard = self.order.heard(mine, np.broadcast_to(members, (len(mine), len(members))))
-            know = np.packbits(when[here] < heard[:, which], axis=0).T
-            patterns, number = np.unique(know, axis=0, return_inverse=True)
+            components = self.order.components(mine, np.broadcast_to(members, (len(mine), len(members))))
+            after = np.packbits(times[here] < components[:, which], axis=0).T
+            patterns, number = np.unique(after, axis=0, return_inverse=True)
             bits = np.unpackbits(patterns, axis=1, count=len(mine)).astype(np.bool_)
             lists = [tuple(mine[row].tolist()) for row in bits]
             for at, pattern in zip(here.tolist(), number.ravel().tolist(), strict=True):
@@ -183,14 +183,14 @@ class ProxyFences:
         first, last = np.searchsorted(cover.lanes, [lane // team * team, lane // team * team + team])
         members = self.order.members(cover.lanes[first:last])
         found = np.zeros(team, np.bool_)
-        found[members] = cover.when < self.order.heard(np.array([lane]), members[None])[0]
+        found[members] = self.order.happens_before(np.array([lane]), members[None], np.array([[cover.time]]))[0]
         if of_warp:
             found[members] |= members >> 5 == lane % team >> 5
         return found
 
 
-class _KnownBySome:
-    """What some lanes know of others of their teams: times, as in `HappensBefore`. lanes: sorted."""
+class _VectorsOfSome:
+    """The vector clocks of some lanes together: see `HappensBefore`. lanes: sorted."""
 
     def __init__(self, order: HappensBefore, lanes: Array) -> None:
         self.order, self.lanes = order, lanes
@@ -207,11 +207,11 @@ class _KnownBySome:
         return found
 
     def by_all(self, others: Array) -> Array:
-        """Of each other lane, a time that all lanes of its team know, at least."""
+        """For each other lane, a lower bound of its component in the vector clocks of all the lanes of its team."""
         found = self._of_rows(others, np.minimum)
         first, last = self.lanes[self._first], self.lanes[self._ends]
         for each, times in ((self.order.threads, self.order.block_time), (32, self.order.warp_time)):
-            near = first // each == last // each  # otherwise some of them know nothing by this number
+            near = first // each == last // each  # otherwise this number orders none of another group
             known = np.zeros(self.order.lanes // each, np.int64)
             known[first[near] // each] = np.minimum.reduceat(times[self.lanes], self._first)[near]
             np.maximum(found, known[others // each], out=found)
@@ -221,8 +221,10 @@ class _KnownBySome:
         return found
 
     def by_any(self, others: Array, beyond_warp: bool = False) -> Array:
-        """Of each other lane, the most that another lane of its team knows. beyond_warp: not by barriers of its warp
-        alone."""
+        """For each other lane, the greatest component in the vector clock of another lane of its team.
+
+        beyond_warp: not by barriers of its warp alone.
+        """
         found = self._of_rows(others, np.maximum)
         for each, times in ((self.order.threads, self.order.block_time), (32, self.order.warp_time)):
             if each != 32 or not beyond_warp:
@@ -230,7 +232,7 @@ class _KnownBySome:
         return found
 
     def in_warp(self, others: Array) -> Array:
-        """Of each other lane, a time that all lanes of its warp know; 0 if there is none."""
+        """For each other lane, its component in the vector clocks of all the lanes of its warp; 0 if there are none."""
         found: Array = self._by_group(32, np.maximum(self.order.block_time, self.order.warp_time), np.minimum)[
             others // 32
         ]
@@ -244,14 +246,14 @@ class _KnownBySome:
         return known
 
     def _of_rows(self, others: Array, join: np.ufunc) -> Array:
-        """What the lanes' rows of knowledge say."""
+        """Components of the lanes' vectors, joined."""
         order = self.order
         if order.used == 1:
             return np.zeros(len(others), np.int64)
-        held = np.unique(self.lanes // order.team * order.used + order.row[self.lanes])
+        held = np.unique(self.lanes // order.team * order.used + order.vector[self.lanes])
         teams = held // order.used
         first = np.flatnonzero(np.diff(teams, prepend=-1))
         known = np.zeros((order.lanes // order.team, order.team), np.int32)
-        known[teams[first]] = join.reduceat(order.rows[held % order.used, : order.team], first, axis=0)
+        known[teams[first]] = join.reduceat(order.vectors[held % order.used, : order.team], first, axis=0)
         found: Array = known[others // order.team, others % order.team].astype(np.int64)
         return found

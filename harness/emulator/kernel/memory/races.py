@@ -7,9 +7,9 @@ blocks; but in a kernel with atomics, fences or acquiring loads races between bl
 module does not model such order. A write after reads by several blocks of a cluster is not checked. Atomics and strong
 stores race with plain accesses, not with each other, nor with strong and volatile loads, which may wait for them.
 
-Where threads may meet otherwise than all those of a block (`KernelGrid.meets_in_part`), one access for each unit is not
-enough: a table of all accesses since the last write decides within a block or a cluster (`shared_access`, `_judge`),
-and the arrays only between them.
+Where something else than barriers of whole blocks may order threads (`KernelGrid.beyond_block_barriers`), one access
+for each unit is not enough: a table of all accesses since the last write decides within a block or a cluster
+(`shared_access`, `_judge`), and the arrays only between them.
 
 Loads that are not coherent (`ld.nc`, `ldu`) must not read what the kernel has written, in whatever order.
 
@@ -390,19 +390,19 @@ def _note_last(frame: ThreadFrame, entries: Array, units: Array, me: Array, sinc
         entries[units[several]] |= _MIXED
 
 
-# threads that meet in part ---------------------------------------------------------------------------------------
+# where other things than barriers of whole blocks order threads ------------------------------------------------------
 
 
 def _judge(
     frame: ThreadFrame, step: Step, kind: int, access: Access, lanes: Array, place: Place, buffer: Buffer,
     changes: Array | None = None,
 ) -> None:  # fmt: skip
-    """Record an access of a kind of `sharedaccess` in a kernel whose threads meet in part.
+    """Record an access of a kind of `shared_access` in a kernel with `beyond_block_barriers`.
 
     Raises MemoryFault if it races with one of another thread of the block, or of the cluster. changes: the lanes that
     store other bytes than those already there.
     """
-    if not frame.grid.meets_in_part:
+    if not frame.grid.beyond_block_barriers:
         return
     table = frame.tables.get(id(buffer))
     if table is None:
@@ -435,23 +435,10 @@ def _first_unordered(
     team = lane // order.team
     if row[shared_access.TEAM] != team + 1:
         return None
-    earlier: list[tuple[int, int, str]] = []
-    if row[shared_access.WRITER]:
-        earlier.append((int(row[shared_access.WRITER]) - 1, int(row[shared_access.WRITTEN]), "wrote"))
-    if kind in (shared_access.PLAIN_READ, shared_access.PLAIN_WRITE):
-        earlier += ((who, when, "updated") for who, when in table.members_of(row, shared_access.UPDATED))
-    if kind in (shared_access.PLAIN_WRITE, shared_access.STRONG_WRITE):
-        earlier += ((who, when, "read") for who, when in table.members_of(row, shared_access.READ))
-    if kind == shared_access.PLAIN_WRITE:
-        earlier += ((who, when, "read") for who, when in table.members_of(row, shared_access.READ_STRONGLY))
-    # What other blocks do, outside a cluster, is judged in `memory_model`.
+    # What other blocks do, outside a cluster, is judged in `consistency`.
     near = int(order.member[lane]) // order.cluster
-    earlier = [one for one in earlier if one[0] // order.cluster == near]
-    if not earlier:
-        return None
-    heard = order.heard(np.array([lane]), np.array([[who for who, _, _ in earlier]]))[0]
-    unordered = ((who, did) for (who, when, did), time in zip(earlier, heard, strict=True) if when >= time)
-    return next(((team * order.team + who, did) for who, did in unordered), None)
+    other = table.unordered(row, lane, kind, lambda member: member // order.cluster == near)
+    return None if other is None else (team * order.team + other[0], other[1])
 
 
 def _was_first_reader(frame: ThreadFrame, buffer: Buffer, unit: int, lane: int) -> bool:
@@ -490,23 +477,23 @@ def _unordered(
 ) -> Array:  # fmt: skip
     """Whether nothing orders the access in an entry before the current access of threads `me`.
 
-    of_team: also of threads of the own block or cluster in a kernel whose threads meet in part, which `_judge` decides.
+    of_team: also of threads of the own block or cluster where `_judge` decides them.
     """
-    order, thread, when = frame.order, entry >> _THREAD, entry & _TIME
+    order, thread, time = frame.order, entry >> _THREAD, entry & _TIME
     near = thread // frame.grid.threads == me // frame.grid.threads
-    found: Array = (entry >= 0) & (~(near & (when < since)) | (entry & _BLOCKS != 0))
+    found: Array = (entry >= 0) & (~(near & (time < since)) | (entry & _BLOCKS != 0))
     if not found.any():
         return found
-    # What blocks outside a cluster do is judged in `memory_model`.
+    # What blocks outside a cluster do is judged in `consistency`.
     beside = thread // order.cluster == me // order.cluster
     if beside.any():
-        heard = order.heard(lanes, np.where(beside & found, thread % order.team, 0))
-        if order.used == 1:  # all threads of a block met at its barriers, so this holds for all readers
-            heard = np.where(near & (entry & _MIXED != 0), since, heard)
-        found &= ~(beside & (when < heard)) | (entry & _BLOCKS != 0)
+        bound = order.components(lanes, np.where(beside & found, thread % order.team, 0))
+        if order.used == 1:  # only barriers of whole blocks ordered threads, so this holds for all readers
+            bound = np.where(near & (entry & _MIXED != 0), since, bound)
+        found &= ~(beside & (time < bound)) | (entry & _BLOCKS != 0)
     if frame.grid.synchronises:
         found &= beside
-    if frame.grid.meets_in_part and not of_team:
+    if frame.grid.beyond_block_barriers and not of_team:
         found &= ~beside
     return found
 

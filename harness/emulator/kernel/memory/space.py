@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,12 @@ RANK_BITS = 24
 
 
 _WRITING = (shared_access.PLAIN_WRITE, shared_access.STRONG_WRITE, shared_access.LANDING)
+_CONFLICTS = (
+    (shared_access.UPDATED, "updated", (shared_access.PLAIN_READ, shared_access.PLAIN_WRITE)),
+    (shared_access.READ, "read", (shared_access.PLAIN_WRITE, shared_access.STRONG_WRITE)),
+    (shared_access.READ_STRONGLY, "read", (shared_access.PLAIN_WRITE,)),
+)
+"""Columns of a unit's row, what the members of each did, and the kinds of access that conflict with it."""
 _FIRST_SLOTS = 1 << 10
 """Of units that several warps accessed."""
 _TEXT_BYTES = 1 << 16
@@ -215,7 +221,7 @@ class GlobalMemory:
 
 
 class AccessTable:
-    """The last accesses to each unit of some bytes, by which races are found (`sharedaccess`).
+    """The last accesses to each unit of some bytes, by which races are found (`shared_access`).
 
     size: bytes, a multiple of 16. `unit`: the size of the program's smallest access. `order`: what the frame's lanes
     know of each other. `exact`: whether anything may order fewer threads than a block.
@@ -253,32 +259,53 @@ class AccessTable:
         if self.exact and kind not in (shared_access.FOREIGN, shared_access.ANYBODY):
             self._make_room(self._slots_for(kind, offsets, count))
         where, by = (np.ascontiguousarray(x, np.int64) for x in (offsets, lanes))
-        known = (
+        vectors = (
             order.member,
             order.block_time,
             order.warp_time,
-            order.row,
-            order.rows,
+            order.vector,
+            order.vectors,
             order.threads,
             order.team,
             self.exact,
         )
         held = (order.clock, self.accesses, self._split, self._parts, self._sets, self._free)
-        shared_access.note(kind, where, self.unit, count, agent, by, *known, *held, bad)
+        shared_access.note(kind, where, self.unit, count, agent, by, *vectors, *held, bad)
         return bad
 
     def note(self, kind: int, offsets: Array, size: int, lanes: Array) -> Array:
-        """Record accesses of a kind of `sharedaccess`; returns which lanes race."""
+        """Record accesses of a kind of `shared_access`; returns which lanes race."""
         return self._note(kind, offsets, size, lanes)
 
     def members_of(self, row: Array, column: int) -> Iterator[tuple[int, int]]:
         """The members of a set in a unit's row of `accesses`, each with a time."""
-        warp, mask, when = row[column : column + 3].tolist()
-        entries = [(warp - 1, mask, when)] if warp > 0 else []
+        warp, mask, time = row[column : column + 3].tolist()
+        entries = [(warp - 1, mask, time)] if warp > 0 else []
         if warp < 0:
             entries = [(number, *held) for number, held in enumerate(self._sets[mask].tolist())]
         for number, held, time in entries:
             yield from ((32 * number + bit, time) for bit in range(32) if held >> bit & 1)
+
+    def unordered(
+        self, row: Array, lane: int, kind: int, others: Callable[[int], bool]
+    ) -> tuple[int, str] | None:  # fmt: skip
+        """A member whose access in a unit's row conflicts with one of a kind by a lane and does not happen before it,
+        and what it did.
+
+        others: whether a member counts.
+        """
+        earlier: list[tuple[int, int, str]] = []
+        if row[shared_access.WRITER]:
+            earlier.append((int(row[shared_access.WRITER]) - 1, int(row[shared_access.WRITTEN]), "wrote"))
+        for column, did, kinds in _CONFLICTS:
+            if kind in kinds:
+                earlier += ((member, time, did) for member, time in self.members_of(row, column))
+        earlier = [one for one in earlier if others(one[0])]
+        if not earlier:
+            return None
+        members, times = (np.array([[one[i] for one in earlier]]) for i in range(2))
+        ordered = self.order.happens_before(np.array([lane]), members, times)[0]
+        return next(((member, did) for (member, _, did), o in zip(earlier, ordered, strict=True) if not o), None)
 
     def _make_parts(self, chunks: Array) -> None:
         """Have rows for each unit of some chunks."""
@@ -310,7 +337,7 @@ class AccessTable:
         slots, warps = self._sets.shape[:2]
         again, used = self._free[:2].tolist()
         needed = used - again + more
-        wanted = self.order.rows.shape[1] // 32
+        wanted = self.order.vectors.shape[1] // 32
         if slots >= needed and warps >= wanted:
             return
         if slots < needed:
@@ -332,8 +359,8 @@ class AccessTable:
 class Shared(AccessTable):
     """The shared memory of the blocks (CTAs) of one frame, one after the other, with the accesses to each unit.
 
-    `unit`: the size of the program's smallest access. `order`: what the frame's lanes know of each other, which decides
-    whether two accesses race (`sharedaccess`).
+    `unit`: the size of the program's smallest access. `order`: the order of the frame's lanes, which decides
+    whether two accesses race (`shared_access`).
     """
 
     def __init__(self, blocks: int, size: int, unit: int, races: bool, order: HappensBefore) -> None:
@@ -388,7 +415,7 @@ class Shared(AccessTable):
         return self._note(shared_access.FOREIGN, offsets, size, lanes)
 
     def written_by_anybody(self, offsets: Array, size: int, lanes: Array) -> Array:
-        """`written_by_others` of the lane's warp, and of another warp that knows the same of all others."""
+        """`written_by_others` of the lane's warp, and of another warp with the same vector clock."""
         return self._note(shared_access.ANYBODY, offsets, size, lanes)
 
     def note_addresses(self, offsets: Array, size: int) -> None:
@@ -414,8 +441,8 @@ class Shared(AccessTable):
                 found[some] |= self._proxy.lacking(lane, flat[some], writes, of_warp)
         if self._addresses and not addresses and found.any():
             written = self.rows_of(flat)[..., shared_access.WRITTEN]
-            for unit, when in self._addresses.items():
-                found &= (flat != unit) | (written != when)
+            for unit, time in self._addresses.items():
+                found &= (flat != unit) | (written != time)
         rows: Array = found.reshape(units.shape).any(axis=1)
         return rows
 
@@ -425,12 +452,12 @@ class Shared(AccessTable):
         # Writers beyond the team's threads are copies that landed.
         writers = rows[:, shared_access.WRITER]
         at = np.flatnonzero((writers > 0) & (writers <= team))
-        member, when = writers[at].astype(np.int64) - 1, rows[at, shared_access.WRITTEN]
+        member, time = writers[at].astype(np.int64) - 1, rows[at, shared_access.WRITTEN]
         updated = np.flatnonzero(rows[:, shared_access.UPDATED])
         if len(updated):
             strong = np.array([(i, *one) for i in updated.tolist() for one in self._updaters(rows[i])])
-            at, member, when = (np.append(*both) for both in zip((at, member, when), strong.T, strict=True))
-        return Writes(at, self._teams(units)[at] * team + member, when)
+            at, member, time = (np.append(*both) for both in zip((at, member, time), strong.T, strict=True))
+        return Writes(at, self._teams(units)[at] * team + member, time)
 
     def _teams(self, units: Array) -> Array:
         """The team to whose shared memory each unit belongs."""

@@ -167,8 +167,8 @@ class TensorWork:
         answer = np.zeros(1, np.uint8)
         cell_access.suspect(
             cells.first, cells.whole, mine, who, mine if cores else np.zeros(len(lanes), np.int64),
-            np.zeros(len(lanes), np.int64) if cores else who + 1, order.block_time[lanes], order.row[lanes], after,
-            order.rows, self._agents_by_member(), _AFTER_FLAT, CORES, writes, frame.grid.races, self.fences, role,
+            np.zeros(len(lanes), np.int64) if cores else who + 1, order.block_time[lanes], order.vector[lanes], after,
+            order.vectors, self._agents_by_member(), _AFTER_FLAT, CORES, writes, frame.grid.races, self.fences, role,
             accumulator, memory.open.view(np.uint8).reshape(-1), *memory.records, answer,
         )  # fmt: skip
         return bool(answer[0])
@@ -196,7 +196,7 @@ class TensorWork:
         """What the tensor cores of lanes know: the time of several, of each warp, and of the operations of each
         thread."""
         order, count = self.frame.order, np.arange(len(lanes))
-        times = order.rows[order.row[lanes]]
+        times = order.vectors[order.vector[lanes]]
         own = times[:, : order.team]  # of a block, see `fast`
         np.maximum(own, order.block_time[lanes][:, None], out=own)
         warps = own.reshape(len(lanes), -1, 32).max(axis=2)
@@ -279,7 +279,7 @@ class TensorWork:
         """
         frame, order = self.frame, self.frame.order
         first = lane if cores else lane - int(frame.thread[lane]) % 32
-        times = order.times(np.arange(first, first + (1 if cores else 32)))
+        times = order.join_of(np.arange(first, first + (1 if cores else 32)))
         # Any lane of a warp hands on what its warp did, as loads and stores of tensor memory are the whole warp's.
         warps = times[: order.team].reshape(frame.grid.cluster_size, -1, 32).max(axis=2)
         finished = np.zeros(order.team, np.int32)
@@ -502,7 +502,7 @@ class TensorWork:
                 one.barrier = barriers[0]
         order = self.frame.order
         order.tick()
-        released = order.released(np.array([lane]))
+        released = order.release(np.array([lane]))
         self.commits += [Committed(step, lane, barrier, released) for barrier in barriers]
 
     def land(self) -> bool:
@@ -573,7 +573,7 @@ class TensorWork:
         count_arrival(frame, one.step, found, one.barrier, who)
         order, agent = frame.order, self._agent(one.lane)
         now = order.tick()
-        released = order.joined(one.released, np.zeros(order.rows.shape[1], np.int32))
+        released = order.join(one.released, np.zeros(order.vectors.shape[1], np.int32))
         released[agent] = now
         found.arrive(order, released)
         found.copies = True

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxdiff.emulator.binding.builder import Builder, binds, expect
+from ptxdiff.emulator.binding.builder import Builder, binds, binds_alone, expect
 from ptxdiff.emulator.binding.program import ReadSlot, Step, WriteSlot
 from ptxdiff.emulator.errors import ExecutionError, OperandError
 from ptxdiff.emulator.isa.forms import Bound, find
@@ -396,17 +396,17 @@ def bits_of(lanes: Array) -> Array:
     return words
 
 
-def meet_in_warps(frame: KernelFrame, lanes: Array, masks: Array) -> None:
-    """Order lanes that meet at bar.warp.sync: in each warp those with equal membership masks."""
+def warp_sync(frame: KernelFrame, lanes: Array, masks: Array) -> None:
+    """bar.warp.sync: a barrier, in each warp, of the lanes with equal membership masks."""
     members, given = lanes.reshape(-1, 32), masks.reshape(-1, 32)
     everyone = bits_of(lanes)[:, None]
     whole = (members | frame.gone.reshape(-1, 32)).all(axis=1) & members.any(axis=1)
     whole &= (~members | (given & everyone == everyone)).all(axis=1)
     if whole.any():
-        frame.order.meet_warps((members & whole[:, None]).reshape(-1))
+        frame.order.warp_barriers((members & whole[:, None]).reshape(-1))
     for warp in np.flatnonzero(members.any(axis=1) & ~whole).tolist():
         for mask in np.unique(given[warp][members[warp]]).tolist():
-            frame.order.meet(warp * 32 + np.flatnonzero(members[warp] & (given[warp] == mask)))
+            frame.order.barrier(warp * 32 + np.flatnonzero(members[warp] & (given[warp] == mask)))
 
 
 @binds("fence")
@@ -428,10 +428,7 @@ def _run_fence(frame: KernelFrame, step: Step, active: Array | None) -> None:
     frame.order.fence(frame.every if active is None else np.flatnonzero(active), scope, words.get("sem") or "acq_rel")
 
 
-@binds("trap")
-def _bind_trap(builder: Builder, node: Instruction, bound: Bound) -> Step:
-    expect(builder, node, 0)
-    return Step("trap", node, bound)
+binds_alone("trap")
 
 
 @runs("trap")

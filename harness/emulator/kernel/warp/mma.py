@@ -30,13 +30,19 @@ from ptxdiff.extras import installed
 
 
 @dataclass(frozen=True)
-class Product:
-    """An mma. For d, a, b and c: tables of positions, bits of an element, registers of a lane. `layouts`: see
-    `_layouts`."""
+class Tiles:
+    """The tiles of any mma, in fragments. For d, a, b and c: tables of positions, bits of an element, registers of a
+    lane."""
 
     tables: tuple[Array, Array, Array, Array]
     widths: tuple[int, int, int, int]
     counts: tuple[int, int, int, int]
+
+
+@dataclass(frozen=True)
+class Product(Tiles):
+    """An mma. `layouts`: see `_layouts`."""
+
     arithmetic: Arithmetic
     layouts: tuple[FragmentLayout, ...] = ()
 
@@ -51,12 +57,6 @@ def generation(target: AnyTarget | None) -> str:
     if target is None:
         return tensorcore.MEASURED
     return next((name for name, number in tensorcore.SINCE if not target.older_than(number)), "Volta")
-
-
-def _shape(text: str) -> tuple[int, int, int]:
-    m, rest = text[1:].split("n")
-    n, k = rest.split("k")
-    return int(m), int(n), int(k)
 
 
 def types_of(bound: Bound) -> tuple[str, str, str, str]:
@@ -79,19 +79,62 @@ def arithmetic_of(bound: Bound, target: AnyTarget | None) -> Arithmetic | None:
     return arithmetic(types_of(bound), generation(target), _quads(bound), word)
 
 
+def shape_of(bound: Bound) -> tuple[int, int, int]:
+    """The shape of a product: m, n and k."""
+    m, rest = (bound.modifiers["shape"] or "")[1:].split("n")
+    n, k = rest.split("k")
+    return int(m), int(n), int(k)
+
+
+def tables_of(m: int, n: int, k: int, stored: int, widths: Sequence[int]) -> tuple[Array, Array, Array, Array]:
+    """The positions of the elements of d, a, b and c. stored: how many columns of a are stored, of k. widths: bits."""
+    return (
+        fragments.of_c(m, n, widths[0]),
+        fragments.of_a(m, stored, widths[1]),
+        fragments.of_b(k, n, widths[2]),
+        fragments.of_c(m, n, widths[3]),
+    )
+
+
+def bind_tiles(
+    builder: KernelBuilder, node: Instruction, bound: Bound, types: Sequence[str], widths: Sequence[int],
+    tables: Sequence[Array],
+) -> tuple[Tiles, tuple[WriteSlot, ...], list[ReadSlot]]:  # fmt: skip
+    """Bind the first four operands of any mma, d, a, b and c: their tiles, what it writes and what it reads.
+
+    types: those of d, a, b and c.
+    """
+    counts = tuple(t.size // (32 * fragments.per_register(w)) for t, w in zip(tables, widths, strict=True))
+    slots = [elements(builder, o, c) for o, c in zip(node.operands[:4], counts, strict=True)]
+    kinds = [TYPES[_register(t)] for t in types]
+    writers = tuple(builder.destination(e, kinds[0], bound) for e in slots[0])
+    readers = [builder.read(e, kinds[i], False, f"element of {bound.spelling}") for i in (1, 2, 3) for e in slots[i]]
+    return Tiles(tuple(tables), tuple(widths), counts), writers, readers  # type: ignore[arg-type]
+
+
+def expect_row_col(builder: KernelBuilder, node: Instruction) -> None:
+    """Raise OperandError unless a product is of a by rows and b by columns."""
+    if [x for x in node.modifiers if x in ("row", "col")] != ["row", "col"]:
+        raise builder.error(OperandError, f"{node.spelling}: a is .row and b is .col, in this order", node.offset)
+
+
+def expect_arithmetic(builder: KernelBuilder, node: Instruction, bound: Bound, how: Arithmetic | None) -> Arithmetic:
+    """The arithmetic of a product. Raises NotElementwise if that of the target is not known."""
+    if how is None:
+        message = f"{bound.spelling}: nothing is published about its arithmetic on {generation(builder.target)} GPUs"
+        raise builder.error(NotElementwise, message, node.offset)
+    return how
+
+
 @binds("mma")
 def _bind_mma(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     expect(builder, node, 4)
     modifiers = bound.modifiers
-    if not _quads(bound) and [x for x in node.modifiers if x in ("row", "col")] != ["row", "col"]:
-        raise builder.error(OperandError, f"{node.spelling}: a is .row and b is .col, in this order", node.offset)
-    m, n, k = _shape(modifiers["shape"] or "")
+    if not _quads(bound):
+        expect_row_col(builder, node)
+    m, n, k = shape_of(bound)
     types = types_of(bound)
-    how = arithmetic_of(bound, builder.target)
-    if how is None:
-        name = generation(builder.target)
-        message = f"{bound.spelling}: nothing is published about its arithmetic on {name} GPUs"
-        raise builder.error(NotElementwise, message, node.offset)
+    how = expect_arithmetic(builder, node, bound, arithmetic_of(bound, builder.target))
     widths = tuple(BITS[t] for t in types)
     if _quads(bound):
         layouts = (modifiers["alayout"] or "", modifiers["blayout"] or "")
@@ -102,21 +145,10 @@ def _bind_mma(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
             fragments.of_quads(f"c{widths[3]}", ""),
         )
     else:
-        tables = (
-            fragments.of_c(m, n, widths[0]),
-            fragments.of_a(m, k, widths[1]),
-            fragments.of_b(k, n, widths[2]),
-            fragments.of_c(m, n, widths[3]),
-        )
-    counts = tuple(t.size // (32 * fragments.per_register(w)) for t, w in zip(tables, widths, strict=True))
-    slots = [elements(builder, o, c) for o, c in zip(node.operands, counts, strict=True)]
-    kinds = [TYPES[_register(t)] for t in types]
-    writers = tuple(builder.destination(e, kinds[0], bound) for e in slots[0])
-    readers = tuple(
-        builder.read(e, kinds[i], False, f"element of {bound.spelling}") for i in (1, 2, 3) for e in slots[i]
-    )
-    detail = Product(tables, widths, counts, how, _layouts(types, tables, how))  # type: ignore[arg-type]
-    return Step("mma", node, bound, readers, writers, detail=detail)
+        tables = tables_of(m, n, k, k, widths)
+    tiles, writers, readers = bind_tiles(builder, node, bound, types, widths, tables)
+    detail = Product(tiles.tables, tiles.widths, tiles.counts, how, _layouts(types, tables, how))
+    return Step("mma", node, bound, tuple(readers), writers, detail=detail)
 
 
 def _register(name: str) -> str:

@@ -13,15 +13,22 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptxdiff.emulator.binding.builder import binds, expect
-from ptxdiff.emulator.binding.program import ReadSlot, Step
+from ptxdiff.emulator.binding.program import ReadSlot, Step, WriteSlot
 from ptxdiff.emulator.errors import ExecutionError, OperandError
 from ptxdiff.emulator.isa.forms import Bound
 from ptxdiff.emulator.kernel.builder import KernelBuilder
 from ptxdiff.emulator.kernel.frame import KernelFrame
-from ptxdiff.emulator.kernel.memory.access import elements
-from ptxdiff.emulator.kernel.warp import fragments
 from ptxdiff.emulator.kernel.warp.matrices import active_warps
-from ptxdiff.emulator.kernel.warp.mma import factors, scattered, spread
+from ptxdiff.emulator.kernel.warp.mma import (
+    Tiles,
+    bind_tiles,
+    expect_row_col,
+    factors,
+    scattered,
+    shape_of,
+    spread,
+    tables_of,
+)
 from ptxdiff.emulator.machine.operations import runs
 from ptxdiff.emulator.numeric import scaledproducts
 from ptxdiff.emulator.numeric.scaledproducts import ScaledModel
@@ -34,15 +41,9 @@ _BLOCKS = {"mxf8f6f4": 1, "mxf4": 2}
 
 
 @dataclass(frozen=True)
-class BlockScaled:
-    """A block-scaled mma. For d, a, b and c: tables of positions, bits of an element.
+class BlockScaled(Tiles):
+    """A block-scaled mma. `types`: those of a, b and the scales. `blocks`: how many blocks of k have a scale."""
 
-    `types`: those of a, b and the scales. `blocks`: how many blocks of k have a scale. `counts`: registers of a lane.
-    """
-
-    tables: tuple[Array, Array, Array, Array]
-    widths: tuple[int, int, int, int]
-    counts: tuple[int, int, int, int]
     types: tuple[str, str, str]
     model: ScaledModel
     blocks: int
@@ -68,26 +69,29 @@ def blocks_of(bound: Bound) -> int:
 def _bind_scaled(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     """Bind `d, a, b, c, scales-of-a, {byte, thread}, scales-of-b, {byte, thread}`."""
     expect(builder, node, 8)
-    if [x for x in node.modifiers if x in ("row", "col")] != ["row", "col"]:
-        raise builder.error(OperandError, f"{node.spelling}: a is .row and b is .col, in this order", node.offset)
-    chosen = bound.modifiers
-    k = int((chosen["shape"] or "").rpartition("k")[2])
-    types = (chosen["atype"] or "", chosen["btype"] or "", chosen["stype"] or "")
+    k = shape_of(bound)[2]
     packed = k == 64  # two 4-bit elements in a byte; in products with 8-bit types each has its own byte
-    widths = (32, *(4 if packed else BITS[t] for t in types[:2]), 32)
-    tables = (
-        fragments.of_c(16, 8, 32), fragments.of_a(16, k, widths[1]), fragments.of_b(k, 8, widths[2]),
-        fragments.of_c(16, 8, 32),
-    )  # fmt: skip
-    counts = tuple(t.size // (32 * fragments.per_register(w)) for t, w in zip(tables, widths, strict=True))
-    slots = [elements(builder, o, c) for o, c in zip(node.operands[:4], counts, strict=True)]
-    kinds = [TYPES[t] for t in ("f32", "b32", "b32", "f32")]
-    writers = tuple(builder.destination(e, kinds[0], bound) for e in slots[0])
-    readers = [builder.read(e, kinds[i], False, f"element of {bound.spelling}") for i in (1, 2, 3) for e in slots[i]]
-    blocks = blocks_of(bound)
+    tiles, types, writers, readers = bind_scaled_tiles(builder, node, bound, packed, k)
     readers += scale_operands(builder, node, bound, 4)
-    detail = BlockScaled(tables, widths, counts, types, scaledproducts.BLACKWELL[kind_of(bound)], blocks)  # type: ignore[arg-type]
+    model, blocks = scaledproducts.BLACKWELL[kind_of(bound)], blocks_of(bound)
+    detail = BlockScaled(tiles.tables, tiles.widths, tiles.counts, types, model, blocks)
     return Step("mma_scaled", node, bound, tuple(readers), writers, detail=detail)
+
+
+def bind_scaled_tiles(
+    builder: KernelBuilder, node: Instruction, bound: Bound, packed: bool, stored: int
+) -> tuple[Tiles, tuple[str, str, str], tuple[WriteSlot, ...], list[ReadSlot]]:
+    """`bind_tiles` for a block-scaled product, with the types of a, b and the scales.
+
+    packed: whether two 4-bit elements share a byte. stored: how many columns of a are stored.
+    """
+    expect_row_col(builder, node)
+    chosen, (m, n, k) = bound.modifiers, shape_of(bound)
+    types = (chosen["atype"] or "", chosen["btype"] or "", chosen["stype"] or "")
+    widths = (32, *(4 if packed else BITS[t] for t in types[:2]), 32)
+    tables = tables_of(m, n, k, stored, widths)
+    tiles, writers, readers = bind_tiles(builder, node, bound, ("f32", *types[:2], "f32"), widths, tables)
+    return tiles, types, writers, readers
 
 
 def scale_operands(builder: KernelBuilder, node: Instruction, bound: Bound, first: int) -> list[ReadSlot]:

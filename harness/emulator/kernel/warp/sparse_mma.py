@@ -17,15 +17,24 @@ import numpy as np
 
 from ptxdiff.emulator.binding.builder import binds, expect
 from ptxdiff.emulator.binding.program import ReadSlot, Step
-from ptxdiff.emulator.errors import ExecutionError, NotElementwise, OperandError
+from ptxdiff.emulator.errors import ExecutionError, OperandError
 from ptxdiff.emulator.isa.forms import Bound
 from ptxdiff.emulator.kernel.builder import KernelBuilder
 from ptxdiff.emulator.kernel.frame import KernelFrame
-from ptxdiff.emulator.kernel.memory.access import elements
 from ptxdiff.emulator.kernel.tensor_cores import Arithmetic, arithmetic
-from ptxdiff.emulator.kernel.warp import fragments
 from ptxdiff.emulator.kernel.warp.matrices import active_warps
-from ptxdiff.emulator.kernel.warp.mma import factors, generation, scattered, types_of
+from ptxdiff.emulator.kernel.warp.mma import (
+    Tiles,
+    bind_tiles,
+    expect_arithmetic,
+    expect_row_col,
+    factors,
+    generation,
+    scattered,
+    shape_of,
+    tables_of,
+    types_of,
+)
 from ptxdiff.emulator.machine.operations import runs
 from ptxdiff.emulator.numeric.tensorcore import BITS
 from ptxdiff.emulator.numeric.vectorise import UNSIGNED, Array
@@ -33,19 +42,11 @@ from ptxdiff.emulator.targets import AnyTarget
 from ptxdiff.emulator.text.nodes import Immediate, Instruction, Operand
 from ptxdiff.emulator.text.types import TYPES
 
-_REGISTERS = {"f32": "f32", "s32": "s32"}
-
 
 @dataclass(frozen=True)
-class SparseProduct:
-    """An mma.sp. For d, a, b and c: tables of positions, bits of an element, registers of a lane.
+class SparseProduct(Tiles):
+    """An mma.sp. `storage`: the layout of the metadata. `ordered`: the two indices of a chunk must ascend."""
 
-    `storage`: the layout of the metadata. `ordered`: the two indices of a chunk must ascend.
-    """
-
-    tables: tuple[Array, Array, Array, Array]
-    widths: tuple[int, int, int, int]
-    counts: tuple[int, int, int, int]
     arithmetic: Arithmetic
     storage: Storage
     ordered: bool
@@ -117,31 +118,17 @@ def selector_of(builder: KernelBuilder, node: Instruction, operand: Operand, kin
 def _bind_mma_sp(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     """Bind `d, a, b, c, metadata, selector`."""
     expect(builder, node, 6)
-    if [x for x in node.modifiers if x in ("row", "col")] != ["row", "col"]:
-        raise builder.error(OperandError, f"{node.spelling}: a is .row and b is .col, in this order", node.offset)
-    m, rest = (bound.modifiers["shape"] or "")[1:].split("n")
-    rows, columns, k = int(m), *map(int, rest.split("k"))
+    expect_row_col(builder, node)
+    m, n, k = shape_of(bound)
     types = types_of(bound)
-    how = arithmetic_of_sparse(bound, builder.target)
-    if how is None:
-        message = f"{bound.spelling}: nothing is published about its arithmetic on {generation(builder.target)} GPUs"
-        raise builder.error(NotElementwise, message, node.offset)
+    how = expect_arithmetic(builder, node, bound, arithmetic_of_sparse(bound, builder.target))
     selector = selector_of(builder, node, node.operands[5], types[1], k)
     widths = tuple(BITS[t] for t in types)
-    tables = (
-        fragments.of_c(rows, columns, widths[0]),
-        fragments.of_a(rows, k // 2, widths[1]),
-        fragments.of_b(k, columns, widths[2]),
-        fragments.of_c(rows, columns, widths[3]),
-    )
-    counts = tuple(t.size // (32 * fragments.per_register(w)) for t, w in zip(tables, widths, strict=True))
-    slots = [elements(builder, o, c) for o, c in zip(node.operands[:4], counts, strict=True)]
-    kinds = [TYPES[_REGISTERS.get(t, "b32")] for t in types]
-    writers = tuple(builder.destination(e, kinds[0], bound) for e in slots[0])
-    readers = [builder.read(e, kinds[i], False, f"element of {bound.spelling}") for i in (1, 2, 3) for e in slots[i]]
+    tiles, writers, readers = bind_tiles(builder, node, bound, types, widths, tables_of(m, n, k, k // 2, widths))
     readers.append(builder.read(node.operands[4], TYPES["b32"], False, f"metadata of {bound.spelling}"))
     place = storage(types[1], k, selector)
-    detail = SparseProduct(tables, widths, counts, how, place, "sp" not in node.modifiers)  # type: ignore[arg-type]
+    ordered = "sp" not in node.modifiers
+    detail = SparseProduct(tiles.tables, tiles.widths, tiles.counts, how, place, ordered)
     return Step("mma_sp", node, bound, tuple(readers), writers, detail=detail)
 
 

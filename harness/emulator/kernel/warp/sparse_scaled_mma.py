@@ -18,73 +18,43 @@ from ptxdiff.emulator.errors import OperandError
 from ptxdiff.emulator.isa.forms import Bound
 from ptxdiff.emulator.kernel.builder import KernelBuilder
 from ptxdiff.emulator.kernel.frame import KernelFrame
-from ptxdiff.emulator.kernel.memory.access import elements
-from ptxdiff.emulator.kernel.warp import fragments
 from ptxdiff.emulator.kernel.warp import scaled_mma as scaled
 from ptxdiff.emulator.kernel.warp import sparse_mma as sparse
 from ptxdiff.emulator.kernel.warp.matrices import active_warps
-from ptxdiff.emulator.kernel.warp.mma import factors, scattered
+from ptxdiff.emulator.kernel.warp.mma import factors, scattered, shape_of
+from ptxdiff.emulator.kernel.warp.scaled_mma import BlockScaled
 from ptxdiff.emulator.kernel.warp.sparse_mma import Storage
 from ptxdiff.emulator.machine.operations import runs
 from ptxdiff.emulator.numeric import scaledproducts
-from ptxdiff.emulator.numeric.scaledproducts import ScaledModel
-from ptxdiff.emulator.numeric.tensorcore import BITS
 from ptxdiff.emulator.numeric.vectorise import Array
 from ptxdiff.emulator.text.nodes import Immediate, Instruction
 from ptxdiff.emulator.text.types import TYPES
 
 
 @dataclass(frozen=True)
-class SparseScaled:
-    """One such mma. tables, widths, counts: for d, a, b and c, tables of positions, bits of an element, registers of a
-    lane.
+class SparseScaled(BlockScaled):
+    """One such mma. storage: where the metadata lies."""
 
-    types: of a, b and the scales. blocks: of k, each with a scale. storage: where the metadata lies.
-    """
-
-    tables: tuple[Array, Array, Array, Array]
-    widths: tuple[int, int, int, int]
-    counts: tuple[int, int, int, int]
-    types: tuple[str, str, str]
-    model: ScaledModel
-    blocks: int
     storage: Storage
-
-    @property
-    def elsewhere(self) -> str:
-        """The GPU generation on whose model the bits rest."""
-        return "RTX Blackwell"
 
 
 @binds("mma_sp_scaled")
 def _bind(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     """`d, a, b, c, metadata, selector, scales-of-a, {byte, thread}, scales-of-b, {byte, thread}`."""
     expect(builder, node, 10)
-    if [x for x in node.modifiers if x in ("row", "col")] != ["row", "col"]:
-        raise builder.error(OperandError, f"{node.spelling}: a is .row and b is .col, in this order", node.offset)
     selector = node.operands[5]
     if not isinstance(selector, Immediate) or selector.value != 0:
         message = f"{node.spelling}: the sparsity selector is the constant 0 (all threads of a group give metadata)"
         raise builder.error(OperandError, message, selector.offset)
-    chosen = bound.modifiers
-    k = int((chosen["shape"] or "").rpartition("k")[2])
-    types = (chosen["atype"] or "", chosen["btype"] or "", chosen["stype"] or "")
+    k = shape_of(bound)[2]
     packed = k == 128  # two elements of 4 bits a byte; beside 8-bit ones each has a byte
-    widths = (32, *(4 if packed else BITS[t] for t in types[:2]), 32)
-    tables = (
-        fragments.of_c(16, 8, 32), fragments.of_a(16, k // 2, widths[1]), fragments.of_b(k, 8, widths[2]),
-        fragments.of_c(16, 8, 32),
-    )  # fmt: skip
-    counts = tuple(t.size // (32 * fragments.per_register(w)) for t, w in zip(tables, widths, strict=True))
-    slots = [elements(builder, o, c) for o, c in zip(node.operands[:4], counts, strict=True)]
-    kinds = [TYPES[t] for t in ("f32", "b32", "b32", "f32")]
-    writers = tuple(builder.destination(e, kinds[0], bound) for e in slots[0])
-    readers = [builder.read(e, kinds[i], False, f"element of {bound.spelling}") for i in (1, 2, 3) for e in slots[i]]
+    tiles, types, writers, readers = scaled.bind_scaled_tiles(builder, node, bound, packed, k // 2)
     readers.append(builder.read(node.operands[4], TYPES["b32"], False, f"metadata of {bound.spelling}"))
     readers += scaled.scale_operands(builder, node, bound, 6)
     place = sparse.storage("s4" if packed else types[0], k, 0)
     model = scaledproducts.BLACKWELL[scaled.kind_of(bound)]
-    detail = SparseScaled(tables, widths, counts, types, model, scaled.blocks_of(bound), place)  # type: ignore[arg-type]
+    blocks = scaled.blocks_of(bound)
+    detail = SparseScaled(tiles.tables, tiles.widths, tiles.counts, types, model, blocks, place)
     return Step("mma_sp_scaled", node, bound, tuple(readers), writers, detail=detail)
 
 

@@ -211,10 +211,10 @@ class Promises:
         if frame.grid.races:
             if shared.awaits_fences(flat, 16):
                 self._refuse_unfenced(step, promise, offsets)
-            # Where all four warps know the same, the second finds what the first one wrote, and one check finds both.
+            # If all four warps have the same vector clocks, the second finds what the first wrote, and one check does.
             order, of_warps = frame.order, promise.groups[:, None] * 128 + 32 * np.arange(4)
-            known = order.row[of_warps], order.block_time[of_warps]
-            alike = all((one == one[:, :1]).all() for one in known)
+            vectors = order.vector[of_warps], order.block_time[of_warps]
+            alike = all((one == one[:, :1]).all() for one in vectors)
             suspect = not alike or shared.written_by_anybody(flat, 16, lanes).any()
             for warp in range(2 if alike else 4) if suspect else ():
                 some = lanes + 32 * warp
@@ -309,4 +309,4 @@ class Promises:
             for offsets in promise.offsets:
                 read = offsets[some]
                 shared.note_finished_read(read.reshape(-1), 16, np.repeat(first, read.shape[1]), agent)
-        order.finished(lanes, agents, 128)
+        order.acquire_agents(lanes, agents, 128)

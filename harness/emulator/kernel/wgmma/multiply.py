@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxdiff.emulator.binding.builder import binds, expect
+from ptxdiff.emulator.binding.builder import binds, binds_alone, expect
 from ptxdiff.emulator.binding.program import ReadSlot, Step
 from ptxdiff.emulator.errors import ExecutionError, MemoryFault, OperandError
 from ptxdiff.emulator.isa.forms import Bound
@@ -317,23 +317,17 @@ def arranged(chunks: Array, matrix: Matrix) -> Array:
 # groups -----------------------------------------------------------------------------------------------------------
 
 
-def _simple(name: str, operands: int) -> None:
-    @binds(name)
-    def bind(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
-        expect(builder, node, operands)
-        left = 0
-        if operands:
-            operand = node.operands[0]
-            if not isinstance(operand, Immediate) or not isinstance(operand.value, int) or operand.value < 0:
-                message = f"{node.spelling} takes a constant number of groups"
-                raise builder.error(OperandError, message, node.offset)
-            left = operand.value
-        return Step(name, node, bound, detail=left)
+binds_alone("wgmma_fence", "wgmma_commit", "proxy_fence")
 
 
-_simple("wgmma_fence", 0)
-_simple("wgmma_commit", 0)
-_simple("wgmma_wait", 1)
+@binds("wgmma_wait")
+def _bind_wait(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
+    expect(builder, node, 1)
+    left = node.operands[0]
+    if not isinstance(left, Immediate) or not isinstance(left.value, int) or left.value < 0:
+        message = f"{node.spelling} takes a constant number of groups"
+        raise builder.error(OperandError, message, node.offset)
+    return Step("wgmma_wait", node, bound, detail=left.value)
 
 
 @runs("wgmma_fence")
@@ -350,12 +344,6 @@ def _run_commit(frame: KernelFrame, step: Step, active: Array | None) -> None:
 @runs("wgmma_wait")
 def _run_wait(frame: KernelFrame, step: Step, active: Array | None) -> None:
     frame.promises.wait(step.detail, frame.warpgroups(step, active))
-
-
-@binds("proxy_fence")
-def _bind_proxy_fence(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
-    expect(builder, node, 0)
-    return Step("proxy_fence", node, bound)
 
 
 @runs("proxy_fence")

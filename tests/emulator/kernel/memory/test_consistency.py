@@ -46,6 +46,52 @@ def test_wrong_barriers_of_a_grid_are_found(name):
         run_kernel(text, buffers, (8,), num_threads=64)
 
 
+FLAGGED = """
+    @!q ret;
+    setp.ne.u32 p, b, 0;
+    @p bra SECOND;
+    {first}
+    st.relaxed.gpu.global.u32 [f], 1;
+    ret;
+SECOND:
+    ld.relaxed.gpu.global.u32 w, [f];
+    setp.eq.u32 p, w, 0;
+    @p bra SECOND;
+    {second}
+"""
+"""Block 1 accesses the data when it sees a relaxed flag that block 0 set after its access, which orders nothing."""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "message"),
+    [
+        ("st.global.u32 [d], 5;", "ld.global.u32 v, [d];", "reads data at offset 0, which .* wrote"),
+        ("st.global.u32 [d], 5;", "st.global.u32 [d], 6;", "overwrites data at offset 0, which .* wrote"),
+        ("ld.global.u32 v, [d];", "st.global.u32 [d], 6;", "overwrites data at offset 0, which .* read"),
+        ("ld.relaxed.gpu.global.u32 v, [d];", "st.global.u32 [d], 6;", "overwrites data at offset 0, which .* read"),
+        ("ld.global.u32 v, [d];", "red.gpu.global.add.u32 [d], 6;", "updates data at offset 0, which .* read"),
+        ("red.gpu.global.add.u32 [d], 5;", "ld.global.u32 v, [d];", "reads data at offset 0, which .* updated"),
+        ("red.gpu.global.add.u32 [d], 5;", "st.global.u32 [d], 6;", "overwrites data at offset 0, which .* updated"),
+    ],
+)
+def test_conflicting_accesses_that_nothing_orders_are_races_and_say_what_the_first_did(first, second, message):
+    with pytest.raises(MemoryFault, match=rf"race: thread 0 of block \(1, 0, 0\) {message}"):
+        run(FLAGGED.format(first=first + " st.global.u32 [o], v;" * first.startswith("ld"), second=second))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("ld.relaxed.gpu.global.u32 v, [d];", "red.gpu.global.add.u32 [d], 6;"),
+        ("red.gpu.global.add.u32 [d], 5;", "ld.relaxed.gpu.global.u32 v, [d];"),
+        ("red.gpu.global.add.u32 [d], 5;", "red.gpu.global.add.u32 [d], 6;"),
+        ("ld.global.u32 v, [d];", "ld.global.u32 v, [d];"),
+    ],
+)
+def test_strong_accesses_and_reads_do_not_race(first, second):
+    run(FLAGGED.format(first=first, second=second))
+
+
 ROUNDS = """
     shl.b32 i, b, 2;
     cvt.u64.u32 at, i;

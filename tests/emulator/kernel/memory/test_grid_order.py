@@ -1,4 +1,4 @@
-"""The order of all threads of a grid: as `HappensBefore` of one team, and what fences publish beyond their thread."""
+"""The order of all threads of a grid: as `HappensBefore` of one team, and what fences release beyond their thread."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def test_it_agrees_with_the_order_that_writes_everything_down(seed: int) -> None
                 order.fence(np.array([lane]), scope)
             else:
                 getattr(order, kind)(lane, location, sem, scope)
-        one, two = (order.heard(everyone, np.tile(everyone, (lanes, 1))) for order in orders)
+        one, two = (order.components(everyone, np.tile(everyone, (lanes, 1))) for order in orders)
         assert np.array_equal(one, two)
 
 
 @pytest.mark.parametrize("others_first", [False, True])
-def test_fences_of_all_threads_before_a_barrier_publish_what_all_did(others_first: bool) -> None:
+def test_fences_of_all_threads_before_a_barrier_release_what_all_did(others_first: bool) -> None:
     """The last block of a reduction (PyTorch): all fence and meet, then one thread adds to a counter."""
     order = GridOrder(2 * THREADS, THREADS, THREADS, narrow=False)
     first, second = np.arange(2 * THREADS) < THREADS, np.arange(2 * THREADS) >= THREADS
@@ -48,25 +48,25 @@ def test_fences_of_all_threads_before_a_barrier_publish_what_all_did(others_firs
     order.fence(np.flatnonzero(first), "gpu")
     if others_first:
         order.fence(np.flatnonzero(second), "gpu")
-        order.meet_blocks(second)
-    order.meet_blocks(first)
+        order.block_barriers(second)
+    order.block_barriers(first)
     order.update(0, "counter", "relaxed")
     order.update(THREADS, "counter", "relaxed")
-    order.meet_blocks(second)
+    order.block_barriers(second)
     order.fence(np.flatnonzero(second), "gpu")
-    assert order.heard(np.array([THREADS + 3]), np.array([[5]]))[0, 0] > when
-    assert order.heard(np.array([3]), np.array([[THREADS + 5]]))[0, 0] <= when
+    assert order.components(np.array([THREADS + 3]), np.array([[5]]))[0, 0] > when
+    assert order.components(np.array([3]), np.array([[THREADS + 5]]))[0, 0] <= when
 
 
-def test_a_fence_of_one_thread_publishes_nothing_of_the_others() -> None:
+def test_a_fence_of_one_thread_releases_nothing_of_the_others() -> None:
     order = GridOrder(2 * THREADS, THREADS, THREADS, narrow=False)
     when = order.tick()
     order.fence(np.array([0]), "gpu")
-    order.meet_blocks(np.arange(2 * THREADS) < THREADS)
+    order.block_barriers(np.arange(2 * THREADS) < THREADS)
     order.update(0, "counter", "relaxed")
     order.load(THREADS, "counter", "acquire")
-    heard = order.heard(np.array([THREADS, THREADS]), np.array([[0], [5]]))[:, 0]
-    assert heard[0] > when >= heard[1]
+    components = order.components(np.array([THREADS, THREADS]), np.array([[0], [5]]))[:, 0]
+    assert components[0] > when >= components[1]
 
 
 @pytest.mark.parametrize("last", ["store", "update", "relaxed update", "relaxed store"])
@@ -78,6 +78,6 @@ def test_a_load_of_the_value_before_the_last_write_learns_what_came_before_it(la
     sem = "relaxed" if "relaxed" in last else "release"
     (order.update if "update" in last else order.store)(32, "flag", sem, "gpu")
     order.load_before(64, "flag", "acquire", "gpu")
-    heard = order.heard(np.array([64, 64]), np.array([[0], [32]]))[:, 0]
-    assert heard[0] > wrote, "the writer of the value that was seen"
-    assert heard[1] == 0, "the writer of the newest value, which was not seen"
+    components = order.components(np.array([64, 64]), np.array([[0], [32]]))[:, 0]
+    assert components[0] > wrote, "the writer of the value that was seen"
+    assert components[1] == 0, "the writer of the newest value, which was not seen"

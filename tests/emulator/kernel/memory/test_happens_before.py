@@ -10,50 +10,50 @@ from ptxdiff.emulator.kernel.memory.happens_before import HappensBefore
 
 def ordered(order: HappensBefore, writer: int, when: int, reader: int) -> bool:
     """Whether an access of one lane at a time is ordered before another lane of its team."""
-    return bool(when < order.heard(np.array([reader]), np.array([[writer % order.team]]))[0, 0])
+    return bool(when < order.components(np.array([reader]), np.array([[writer % order.team]]))[0, 0])
 
 
-def test_a_barrier_orders_only_those_who_meet() -> None:
+def test_a_barrier_orders_only_its_threads() -> None:
     order = HappensBefore(128, 128)
     wrote = order.clock
-    order.meet(np.arange(64))
+    order.barrier(np.arange(64))
     assert ordered(order, 0, wrote, 63)
     assert not ordered(order, 0, wrote, 64)
     assert not ordered(order, 64, wrote, 0)
-    order.meet(np.arange(63, 65))
+    order.barrier(np.arange(63, 65))
     assert ordered(order, 0, wrote, 64), "thread 63 hands over what it knows"
     assert not ordered(order, 0, order.clock, 64), "and nothing later"
 
 
-def test_a_thread_that_only_arrives_learns_nothing() -> None:
+def test_a_thread_that_only_arrives_acquires_nothing() -> None:
     order = HappensBefore(64, 64)
     wrote = order.clock
     order.tick()
-    arrived = order.released(np.arange(32))
+    arrived = order.release(np.arange(32))
     late = order.clock
-    order.meet(np.arange(32, 64), arrived)
+    order.barrier(np.arange(32, 64), arrived)
     assert ordered(order, 0, wrote, 40)
     assert not ordered(order, 0, late, 40), "what it did after its arrival"
     assert not ordered(order, 40, wrote, 0)
 
 
-def test_the_whole_block_shares_what_one_thread_learned() -> None:
+def test_the_whole_block_shares_what_one_thread_acquired() -> None:
     order = HappensBefore(128, 64, 128)
     wrote = order.clock
     order.tick()
-    order.acquire(np.array([70]), order.released(np.array([3])))
+    order.acquire(np.array([70]), order.release(np.array([3])))
     assert ordered(order, 3, wrote, 70)
     assert not ordered(order, 3, wrote, 71)
-    order.meet_warps(np.arange(128) // 32 == 2)
+    order.warp_barriers(np.arange(128) // 32 == 2)
     assert ordered(order, 3, wrote, 71)
     assert not ordered(order, 3, wrote, 100)
-    order.meet_blocks(np.arange(128) >= 64)
+    order.block_barriers(np.arange(128) >= 64)
     assert ordered(order, 3, wrote, 100)
     assert not ordered(order, 4, wrote, 100)
 
 
 @pytest.mark.parametrize(
-    ("store", "load", "learns"),
+    ("store", "load", "acquires"),
     [
         ("release", "acquire", True),
         ("release", "relaxed", False),
@@ -61,12 +61,12 @@ def test_the_whole_block_shares_what_one_thread_learned() -> None:
         ("weak", "weak", False),
     ],
 )
-def test_a_release_and_an_acquire_of_a_location_order(store: str, load: str, learns: bool) -> None:
+def test_a_release_and_an_acquire_of_a_location_order(store: str, load: str, acquires: bool) -> None:
     order = HappensBefore(64, 64)
     wrote = order.clock
     order.store(0, "flag", store, "cta")
     order.load(40, "flag", load, "cta")
-    assert ordered(order, 0, wrote, 40) is learns
+    assert ordered(order, 0, wrote, 40) is acquires
 
 
 @pytest.mark.parametrize("before", [True, False])
@@ -98,44 +98,44 @@ def test_updates_go_on_with_a_release_sequence_and_stores_end_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scope", "reader", "learns"),
+    ("scope", "reader", "acquires"),
     [("cta", 20, True), ("cta", 40, False), ("cluster", 40, True), ("cluster", 70, False), ("gpu", 70, True)],
 )
 @pytest.mark.parametrize("narrow", ["store", "load"])
-def test_both_scopes_must_contain_the_other_thread(scope: str, reader: int, learns: bool, narrow: str) -> None:
+def test_both_scopes_must_contain_the_other_thread(scope: str, reader: int, acquires: bool, narrow: str) -> None:
     """Blocks of 32 threads, clusters of two, one team."""
     order = HappensBefore(128, 32, 128, 64)
     wrote = order.clock
     order.store(0, "flag", "release", scope if narrow == "store" else "sys")
     order.load(reader, "flag", "acquire", scope if narrow == "load" else "sys")
-    assert ordered(order, 0, wrote, reader) is learns
+    assert ordered(order, 0, wrote, reader) is acquires
 
 
 def test_asynchronous_work_is_a_member_too() -> None:
     order = HappensBefore(64, 64)
-    order.meet(np.array([1, 2]))
+    order.barrier(np.array([1, 2]))
     landed = order.clock
     copy = order.agent("copies to a barrier")
     assert order.agent("copies to a barrier") == copy >= 64
     times = np.zeros(copy + 1, np.int32)
     times[copy] = order.tick()
     order.acquire(np.array([5]), times)
-    heard = order.heard(np.array([5, 6]), np.array([[copy], [copy]]))
-    assert heard[0, 0] > landed >= heard[1, 0]
+    components = order.components(np.array([5, 6]), np.array([[copy], [copy]]))
+    assert components[0, 0] > landed >= components[1, 0]
 
 
 def test_rows_that_nobody_holds_are_dropped() -> None:
     order = HappensBefore(64, 64)
     for _ in range(1000):
-        order.meet(np.arange(32))
-        order.meet(np.arange(32, 64))
-    assert len(order.rows) < 40
+        order.barrier(np.arange(32))
+        order.barrier(np.arange(32, 64))
+    assert len(order.vectors) < 40
 
 
 @pytest.mark.parametrize("sem", ["acquire", "release", "acq_rel"])
 @pytest.mark.parametrize("team", [64, 128])
 def test_updates_together_are_those_one_after_the_other(sem: str, team: int) -> None:
-    """Lanes of two blocks update few locations, after random meetings."""
+    """Lanes of two blocks update few locations, after random barriers."""
     rng = np.random.default_rng(team)
     for _ in range(10):
         two = [HappensBefore(128, 64, team, team) for _ in range(2)]
@@ -143,18 +143,18 @@ def test_updates_together_are_those_one_after_the_other(sem: str, team: int) -> 
             lanes = np.sort(rng.choice(64, rng.integers(1, 30), replace=False)) + 64 * int(rng.integers(2))
             where = rng.integers(0, 4, len(lanes)).tolist()
             for order in two:
-                order.meet(lanes[:5])
+                order.barrier(lanes[:5])
             how = sem if rng.random() < 0.7 else "acq_rel"
             two[0].updates(lanes, where, how, "gpu")
             for lane, location in zip(lanes.tolist(), where, strict=True):
                 two[1].update(lane, location, how, "gpu")
             members = np.tile(np.arange(team), (128, 1))
-            known = [order.heard(np.arange(128), members) for order in two]
+            known = [order.components(np.arange(128), members) for order in two]
             # Moments differ, as each update alone is one: compare who knows anything of whom.
             np.testing.assert_array_equal(known[0] > 0, known[1] > 0)
 
 
-def test_teams_learn_nothing_of_each_other() -> None:
+def test_teams_acquire_nothing_of_each_other() -> None:
     order = HappensBefore(64, 32)
     wrote = order.clock
     order.store(0, "flag", "release", "gpu")
@@ -163,7 +163,7 @@ def test_teams_learn_nothing_of_each_other() -> None:
 
 
 def test_agents_of_many_groups_at_once_are_those_one_after_the_other() -> None:
-    """After random meetings: `finished` tells each lane what `acquire` of the agent's time would, and no more."""
+    """After random barriers: `acquire_agents` is `acquire` of the agent's time for each lane, and no more."""
     rng = np.random.default_rng(2)
     for _ in range(40):
         one, other = HappensBefore(512, 256), HappensBefore(512, 256)
@@ -172,17 +172,17 @@ def test_agents_of_many_groups_at_once_are_those_one_after_the_other() -> None:
         for _ in range(int(rng.integers(1, 6))):
             if rng.random() < 0.6:
                 some = 256 * int(rng.integers(2)) + np.sort(rng.choice(256, 9, replace=False))
-                one.meet(some)
-                other.meet(some)
+                one.barrier(some)
+                other.barrier(some)
             firsts = np.sort(rng.choice(4, rng.integers(1, 5), replace=False)) * 128
             agents = np.where(firsts % 256 == 0, 256, 288)
-            one.finished(firsts, agents, 128)
+            one.acquire_agents(firsts, agents, 128)
             now = other.tick()
             for first, agent in zip(firsts.tolist(), agents.tolist(), strict=True):
-                times = np.zeros(other.rows.shape[1], np.int32)
+                times = np.zeros(other.vectors.shape[1], np.int32)
                 times[agent] = now
                 other.acquire(np.arange(first, first + 128), times)
         lanes = np.arange(512)
         members = np.broadcast_to(np.arange(320), (512, 320))
-        np.testing.assert_array_equal(one.rows[one.row][:, :320], other.rows[other.row][:, :320])
-        np.testing.assert_array_equal(one.heard(lanes, members), other.heard(lanes, members))
+        np.testing.assert_array_equal(one.vectors[one.vector][:, :320], other.vectors[other.vector][:, :320])
+        np.testing.assert_array_equal(one.components(lanes, members), other.components(lanes, members))

@@ -22,7 +22,7 @@ class Model:
     fences: list[tuple[int, int, np.ndarray]] = field(default_factory=list)
 
     def known(self, lane: int) -> np.ndarray:
-        return self.order.heard(np.array([lane]), np.arange(self.order.team)[None])[0]
+        return self.order.components(np.array([lane]), np.arange(self.order.team)[None])[0]
 
     def fence(self, lanes: np.ndarray) -> None:
         """A lane knows its own past, too."""
@@ -33,9 +33,9 @@ class Model:
 
     def lacks(self, lane: int, unit: int) -> bool:
         """Whether no fence happens after the last write and before the lane."""
-        heard, team = self.known(lane), self.order.team
+        components, team = self.known(lane), self.order.team
         seen = [
-            knew for who, when, knew in self.fences if who // team == lane // team and when < heard[who % team]
+            knew for who, when, knew in self.fences if who // team == lane // team and when < components[who % team]
         ]  # fmt: skip
         member, when = self.writes[unit]
         return not any(when < knew[member] for knew in seen)
@@ -55,9 +55,9 @@ def test_a_write_is_visible_only_behind_a_fence_that_the_lane_waited_for(exact: 
             if action < 0.3:
                 mask = np.arange(2 * BLOCK) // BLOCK == block
                 if exact and action < 0.2:
-                    order.meet(some)
+                    order.barrier(some)
                 else:
-                    (order.meet_warps if action < 0.25 else order.meet_blocks)(mask)
+                    (order.warp_barriers if action < 0.25 else order.block_barriers)(mask)
             elif action < 0.55:
                 shared.fence(some)
                 model.fence(some)

@@ -22,7 +22,7 @@ class History:
 
     def races(self, kind: str, unit: int, lane: int) -> bool:
         """Whether an access of a lane races with an earlier one."""
-        times = self.order.heard(np.array([lane]), np.arange(self.order.team)[None])[0]
+        times = self.order.components(np.array([lane]), np.arange(self.order.team)[None])[0]
         return any(
             there == unit
             and {kind, other} & {WRITE, UPDATE}
@@ -52,7 +52,7 @@ def test_the_table_agrees_with_the_history(apart: int) -> None:
         for _ in range(40):
             some = np.sort(rng.choice(chosen, rng.integers(1, min(len(chosen), 40) + 1), replace=False))
             if rng.random() < 0.6:
-                order.meet(some)
+                order.barrier(some)
                 continue
             kind = str(rng.choice([READ, READ, STRONG_READ, WRITE, UPDATE]))
             unit = int(rng.integers(2)) + (np.arange(len(some)) % 4 if kind == WRITE else 0)
@@ -75,14 +75,14 @@ def test_reads_of_several_warps_are_remembered_until_a_write() -> None:
     shared = Shared(1, SIZE, UNIT, True, order)
     everyone, same = np.arange(0, 128, 32), np.zeros(4, np.int64)
     note(shared, READ, same, everyone)
-    order.meet(np.array([0, 32, 64]))
+    order.barrier(np.array([0, 32, 64]))
     assert note(shared, WRITE, same[:1], everyone[:1]).any(), "thread 96 read, and has not met thread 0"
-    order.meet(everyone)
+    order.barrier(everyone)
     assert not note(shared, WRITE, same[:1], everyone[1:2]).any()
-    order.meet(everyone[:2])
+    order.barrier(everyone[:2])
     for _ in range(3):
         note(shared, READ, same[:2], everyone[:2])
-        order.meet(everyone[:2])
+        order.barrier(everyone[:2])
     assert not note(shared, WRITE, same[:1], everyone[:1]).any()
 
 
@@ -91,7 +91,7 @@ def test_asynchronous_work_reads_until_it_is_waited_for() -> None:
     shared = Shared(1, SIZE, UNIT, True, order)
     agent = order.agent("products")
     shared.note_finished_read(np.zeros(1, np.int64), UNIT, np.array([0]), agent)
-    times = np.zeros(order.rows.shape[1], np.int32)
+    times = np.zeros(order.vectors.shape[1], np.int32)
     times[agent] = order.tick()
     assert note(shared, WRITE, np.zeros(1, np.int64), np.array([40])).any()
     order.acquire(np.array([40]), times)
@@ -105,9 +105,9 @@ def test_a_race_is_detected() -> None:
     word = np.array([8])
     note(shared, WRITE, word, np.array([3]))
     assert note(shared, READ, word, np.array([40]))[0]
-    order.meet_warps(np.arange(64) < 32)
+    order.warp_barriers(np.arange(64) < 32)
     assert not note(shared, READ, word, np.array([4]))[0], "its warp has synced"
-    order.meet_blocks(np.ones(64, np.bool_))
+    order.block_barriers(np.ones(64, np.bool_))
     assert not note(shared, READ, word, np.array([40]))[0]
 
 
@@ -124,16 +124,16 @@ def test_one_check_of_a_warpgroup_finds_what_its_four_warps_find() -> None:
                 lanes = rng.integers(0, 256, 6)
                 note(shared, WRITE, rng.choice(units, 6, replace=False), lanes)
             elif what < 0.7:
-                order.meet(np.arange(128) + 128 * int(rng.integers(2)))
+                order.barrier(np.arange(128) + 128 * int(rng.integers(2)))
             elif what < 0.8:
-                order.meet_blocks(np.ones(256, np.bool_))
+                order.block_barriers(np.ones(256, np.bool_))
             elif what < 0.9:
-                order.meet_warps(np.arange(256) // 32 == rng.integers(8))
+                order.warp_barriers(np.arange(256) // 32 == rng.integers(8))
             else:
-                order.meet(np.sort(rng.choice(256, 40, replace=False)))
+                order.barrier(np.sort(rng.choice(256, 40, replace=False)))
         for group in (0, 128):
             warps = group + 32 * np.arange(4)
-            if len({(order.row[w], order.block_time[w]) for w in warps.tolist()}) > 1:
+            if len({(order.vector[w], order.block_time[w]) for w in warps.tolist()}) > 1:
                 continue
             each = [shared.written_by_others(units, UNIT, np.full(len(units), warp)) for warp in warps]
             together = shared.written_by_anybody(units, UNIT, np.full(len(units), group))
@@ -164,7 +164,7 @@ def test_python_records_what_compiled_code_does(monkeypatch: pytest.MonkeyPatch)
         for _ in range(25):
             some = np.sort(rng.choice(96, rng.integers(1, 97), replace=False))
             if rng.random() < 0.3:
-                order.meet(some)
+                order.barrier(some)
                 continue
             size = int(rng.choice([4, 8, 16]))
             offsets = rng.integers(0, 4 if trial % 3 else 16, len(some)) * 16
@@ -189,7 +189,7 @@ def test_whole_chunks_and_their_units_agree_with_the_history() -> None:
             block = int(rng.integers(2))
             if rng.random() < 0.5:
                 some = np.sort(rng.choice(3, rng.integers(1, 4), replace=False)) * 32 + block * lanes_of_block
-                order.meet(some)
+                order.barrier(some)
                 continue
             kind, size = str(rng.choice([READ, WRITE, UPDATE])), int(rng.choice([4, 8, 16]))
             lane = int(rng.integers(3)) * 32 + block * lanes_of_block

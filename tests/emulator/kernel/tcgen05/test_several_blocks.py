@@ -172,7 +172,7 @@ def test_compiled_checks_suspect_all_that_the_checks_refuse(monkeypatch: pytest.
             order.tick()
             block = int(rng.integers(2))
             if rng.random() < 0.6:
-                order.meet_blocks(np.arange(256) // 128 == block)
+                order.block_barriers(np.arange(256) // 128 == block)
             some = block * 65536 + np.arange(4) + 512 * int(rng.integers(2))
             who = int(rng.choice([0, 1, 3, 4096, 4100]))
             if rng.random() < 0.5:
