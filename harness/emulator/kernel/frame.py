@@ -509,7 +509,8 @@ class KernelFrame(MemoryFrame):
             return
         changes = changed(access, place, values)
         if isinstance(region, Shared):
-            bad = region.note_write(place.offsets, access.size, lanes, changes)
+            landing = step.kind == "cp_async"
+            bad = region.note_write(place.offsets, access.size, lanes, changes, landing=landing)
             if bad.any():
                 at = int(np.flatnonzero(bad)[0])
                 offset = int(place.offsets[at]) % region.size

@@ -357,9 +357,14 @@ class Shared(AccessTable):
         kind = shared_access.STRONG_READ if strong else shared_access.PLAIN_READ
         return self._note(kind, offsets, size, lanes)
 
-    def note_write(self, offsets: Array, size: int, lanes: Array, changes: Array) -> Array:
-        """Record writes; returns which lanes change a unit that another thread accessed and nothing orders."""
-        self._states.set(offsets, size, UNFENCED)
+    def note_write(self, offsets: Array, size: int, lanes: Array, changes: Array, *, landing: bool = False) -> Array:
+        """Record writes; returns which lanes change a unit that another thread accessed and nothing orders.
+
+        landing: the writes are copies that `note_landing` completes. Until then nobody accesses the bytes, so nobody
+        asks for a proxy fence.
+        """
+        if not landing:
+            self._states.set(offsets, size, UNFENCED)
         return self._note(shared_access.PLAIN_WRITE, offsets, size, lanes) & changes
 
     def note_update(self, offsets: Array, size: int, lanes: Array) -> Array:
