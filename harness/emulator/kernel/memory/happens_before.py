@@ -163,6 +163,9 @@ class HappensBefore:
     def _with_own(self, times: Array, lanes: Array, block_time: Array, warp_time: Array) -> None:
         """Raise times to what lanes know of their whole blocks and warps."""
         members = self.members(lanes)
+        if len(lanes) == 1:
+            self._with_own_of_one(times, int(members[0]), int(block_time[0]), int(warp_time[0]))
+            return
         for numbers, known, each in (
             (members // self.threads, block_time, self.threads),
             (members >> 5, np.where(warp_time > block_time, warp_time, 0), 32),
@@ -177,6 +180,12 @@ class HappensBefore:
             np.maximum.at(most, numbers, known.astype(np.int32))
             parts = times[: self.team].reshape(-1, each)
             np.maximum(parts, most[:, None], out=parts)
+
+    def _with_own_of_one(self, times: Array, member: int, block_time: int, warp_time: int) -> None:
+        for each, known in ((self.threads, block_time), (32, warp_time if warp_time > block_time else 0)):
+            if known:
+                part = times[member // each * each :][:each]
+                np.maximum(part, known, out=part)
 
     # releasing and acquiring -----------------------------------------------------------------------------
 

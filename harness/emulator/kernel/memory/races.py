@@ -211,8 +211,8 @@ def note_read(frame: ThreadFrame, step: Step, access: Access, lanes: Array, plac
     blocks = _NONE if frame.grid.synchronises else _BLOCKS
     offsets, count, unit = _covered(shadow, place.offsets, access)
     _note_readers(
-        shadow.made(READERS), offsets, count, unit, lanes, frame.number, frame.order.block_time, threads, cluster, blocks,
-        np.int64(frame.order.clock) & _TIME, np.empty(len(offsets) * count, np.int64),
+        shadow.made(READERS), offsets, count, unit, lanes, frame.number, frame.order.block_time, threads, cluster,
+        blocks, np.int64(frame.order.clock) & _TIME, np.empty(len(offsets) * count, np.int64),
     )  # fmt: skip
 
 
