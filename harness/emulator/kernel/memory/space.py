@@ -64,7 +64,9 @@ class Shadow:
         self._lock = forks.Lock() if shared else None
         self._lock_of_threads = lock
         self._made = forks.shared_zeros(4, np.uint8) if shared else np.zeros(4, np.uint8)
-        self._entries = [forks.shared_zeros(self.count, np.int64) if shared else None for _ in range(4)]
+        self._entries: dict[int, Array] = {}
+        if shared:
+            self._entries = {kind: forks.shared_zeros(self.count, np.int64) for kind in range(4)}
 
     def _of(self, kind: int) -> Array | None:
         return self._entries[kind] if self._made[kind] else None
@@ -74,12 +76,10 @@ class Shadow:
         if not self._made[kind]:
             with self._lock_of_threads, self._lock.held() if self._lock else nullcontext():
                 if not self._made[kind]:
-                    if self._entries[kind] is None:
-                        self._entries[kind] = np.empty(self.count, np.int64)
-                    self._entries[kind][:] = -1
+                    self._entries[kind] = self._entries.get(kind, np.empty(self.count, np.int64))
+                    self._entries[kind].fill(-1)
                     self._made[kind] = 1
-        found: Array = self._entries[kind]
-        return found
+        return self._entries[kind]
 
     @property
     def writers(self) -> Array | None:
