@@ -9,7 +9,8 @@ OTHER is the folder of another checkout, such as one before a change to the chec
 
 Triton compiles each kernel once. Each checkout runs the same PTX in its own process, by turns. Printed are the median
 processor seconds of both, those of forks among them, and the median of the ratios of neighbouring runs; then the same
-of seconds on the wall. Another load of the machine changes both.
+of seconds on the wall; instructions, once for each thread, and processor time for each of them. Another load of the
+machine changes the seconds.
 """
 
 from __future__ import annotations
@@ -43,11 +44,12 @@ for line in sys.stdin:
         count *= size
     kernel = run.load_kernel(text)
     begun = os.times(), time.perf_counter()
-    run.run_kernel(
+    done = run.run_kernel(
         kernel, [*given, *run.scratch(scratch, count)], grid, num_threads=threads, shared_bytes=shared, limit=None
     )
     spent = [after - before for before, after in zip(begun[0], os.times())]
-    print(sum(spent[:4]), time.perf_counter() - begun[1], flush=True)  # with ended forks
+    wall = time.perf_counter() - begun[1]
+    print(sum(spent[:4]), wall, done.thread_instructions, flush=True)  # with ended forks
 """
 
 
@@ -180,15 +182,15 @@ def main(words: list[str] | None = None) -> int:
             seconds = np.array([[_asked(server, name) for server in servers] for _ in range(given.rounds + 1)][1:])
             before, here = np.median(seconds, axis=0)
             ratios = np.median(seconds[:, 1] / seconds[:, 0], axis=0)
-            words = (f"{b:>8.2f} s{h:>8.2f} s{r:>7.2f}" for b, h, r in zip(before, here, ratios, strict=True))
-            print(f"{name:<40}{'   '.join(words)}", flush=True)
+            words = [f"{before[i]:>8.2f} s{here[i]:>8.2f} s{ratios[i]:>7.2f}" for i in range(2)]
+            print(f"{name:<40}{'   '.join(words)}{here[2] / 1e6:>9.1f} M{1e9 * here[0] / here[2]:>8.2f} ns", flush=True)
         for server in servers:
             server.communicate()
     return 0
 
 
 def _asked(server: subprocess.Popen[str], name: str) -> tuple[float, ...]:
-    """Seconds of the processors, and of the clock on the wall."""
+    """Seconds of the processors, and of the clock on the wall; instructions, once for each thread."""
     assert server.stdin is not None
     assert server.stdout is not None
     server.stdin.write(f"{name}\n")

@@ -99,6 +99,24 @@ def _note_readers_code(
     blocks: the flag for readers in several clusters; 0 if it is not used. now: the time of an entry. old: room for an
     entry of each unit of each access.
     """
+    apart = True
+    for i in range(1, len(offsets)):
+        apart &= offsets[i] >= offsets[i - 1] + count * unit
+    if apart:  # each unit has one reader, as in most kernels that are elementwise: one pass
+        for i in range(len(offsets)):
+            me, since = numbers[lanes[i]], times[lanes[i]]
+            first = offsets[i] // unit
+            for at in range(first, first + count):
+                entry, flags = entries[at], 0
+                if entry >= 0 and (entry >> 26 != me or entry & (3 << 24) != 0):
+                    earlier = entry >> 26
+                    recent = earlier // threads == me // threads and entry & 0xFFFFFF >= since
+                    if recent and (earlier != me or entry & (1 << 25) != 0):
+                        flags |= 1 << 25
+                    if entry & (1 << 24) != 0 or earlier // cluster != me // cluster:
+                        flags |= blocks
+                entries[at] = me << 26 | now | flags
+        return
     for i in range(len(offsets)):
         first = offsets[i] // unit
         for k in range(count):
