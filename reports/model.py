@@ -15,7 +15,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from ptxdiff.records import CaseInfo, Offender, Proof, Result, RunRecords, Split, VariantInfo, splits
 from ptxdiff.records.causes import blocks, cause_in_words, cause_of, shown_first
@@ -481,12 +481,14 @@ def with_sass(results: Iterable[Result]) -> list[Result]:
     return [replace(r, sass=other) if other else r for r, other in zip(shown, others, strict=True)]
 
 
+@lru_cache(1 << 10)
 def target_order(target: str) -> tuple[int, str]:
     """Sorts `sm_90a` before `sm_100a`."""
     number = re.search(r"\d+", target)
     return (int(number[0]) if number else 0, target)
 
 
+@lru_cache(1 << 10)
 def shape_order(shape: str) -> tuple[int, str]:
     """Sorts shapes by their number of elements."""
     size = 1

@@ -217,15 +217,16 @@ def _by_family(chosen: Sequence[Named]) -> None:
 
 
 def _one_case(chosen: Named) -> None:
-    from ptxdiff.model.describe import variant_info
+    from ptxdiff.model.describe import variant_words
 
     loaded, case = chosen.loaded, chosen.loaded.case
     ins = ", ".join(f"{n}: {a}" for n, a in case.inputs.items())
     outs = ", ".join(f"{n}: {a}" for n, a in case.outputs.items())
     say(f"{loaded.name}  ({ins}) -> ({outs})  {loaded.title}")
     for name in chosen.variants:
-        info = variant_info(loaded, case.variants[name])
-        packs = f"pack {', '.join(info.texts)}; " if info.kind == "asm" else ""
+        variant = case.variants[name]
+        info = variant_words(loaded, variant)
+        packs = f"pack {', '.join(map(str, packs_of(case, variant)))}; " if isinstance(variant, AsmVariant) else ""
         expected = f"; expected failure: {info.expected_failure}" if info.expected_failure else ""
         say(f"    {name:<24} {info.kind:<7} {packs}{info.match}; ftz {info.ftz}; {info.targets}{expected}")
 

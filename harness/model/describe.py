@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from ptxdiff.model.derive import asm_form, compiled_form, packs_of
 from ptxdiff.model.load import LoadedCase
@@ -45,8 +46,6 @@ def reference_name(reference: object) -> str:
 
 def variant_info(loaded: LoadedCase, variant: Variant) -> VariantInfo:
     """The record of a variant: its effective policies, and its asm in the form that runs."""
-    policy = policies(loaded.case, variant)
-    expected = variant.expected_failure
     texts, constraints = {}, {}
     if isinstance(variant, AsmVariant):
         for pack in packs_of(loaded.case, variant):
@@ -59,6 +58,13 @@ def variant_info(loaded: LoadedCase, variant: Variant) -> VariantInfo:
         texts["1"] = variant.text
     else:
         texts["1"] = inspect.getsource(variant.function.fn)  # type: ignore[attr-defined]
+    return replace(variant_words(loaded, variant), texts=texts, constraints=constraints, line=_line(loaded, variant))
+
+
+def variant_words(loaded: LoadedCase, variant: Variant) -> VariantInfo:
+    """The record of a variant without its asm and its place, which take most of the time."""
+    policy = policies(loaded.case, variant)
+    expected = variant.expected_failure
     own = f"own reference {reference_name(variant.reference)}" if variant.reference else ""
     return VariantInfo(
         kind=variant.kind,
@@ -70,10 +76,7 @@ def variant_info(loaded: LoadedCase, variant: Variant) -> VariantInfo:
         expected_failure=f"{expected.diagnosis} in the context {' and '.join(expected.contexts)}: {expected.reason}"
         if expected
         else "; ".join(_differing(variant)),
-        texts=texts,
-        constraints=constraints,
         bound=_bound(policy),
-        line=_line(loaded, variant),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -202,8 +203,9 @@ def items(parent: pytest.Collector, loaded: loader.LoadedCase) -> Iterator[pytes
         for target in _devices(parent.config):
             yield from benchmark_items(parent, loaded, target, timed_by(parent.config, target))
         return
+    everywhere = places(parent.config)
     for variant in loaded.case.variants:
-        for backend, target in places(parent.config):
+        for backend, target in everywhere:
             item = Item(loaded, variant, target, backend)
             # With the whole id: newer pytest splits ids for --lf at `::`, also within brackets.
             yield VariantItem.from_parent(parent, name=item.label, nodeid=f"{parent.nodeid}::{item.label}", item=item)
@@ -324,6 +326,13 @@ def known_as(nodeid: str) -> str:
     return nodeid if found is None else "{}::{}[{}-{}]".format(*found)
 
 
+@functools.lru_cache(64)
+def _marker(name: str, *arguments: str) -> pytest.MarkDecorator:
+    """A marker, made once for the items that follow each other: making one takes longer than making an item."""
+    found: pytest.MarkDecorator = getattr(pytest.mark, name)
+    return found(*arguments) if arguments else found
+
+
 class VariantItem(OwnWords, pytest.Item):
     """One variant on one target by one backend."""
 
@@ -335,13 +344,17 @@ class VariantItem(OwnWords, pytest.Item):
         self.item = item
         self.found = ItemResults()
         self._reused: ItemResults | None = None
-        # The id that a user types to run it again: relative to the working folder, without pytest-xdist's suffix.
-        file, colons, rest = str(self.nodeid).partition("::")
-        here = os.path.relpath(self.config.rootpath / file, self.config.invocation_params.dir)
-        self.address = f"{Path(here).as_posix()}{colons}{rest}"
-        self.add_marker(item.backend)
+        self._collected_as = str(self.nodeid)  # pytest-xdist adds a suffix later
+        self.add_marker(_marker(item.backend))
         # With `--dist loadgroup`, one worker gets a variant's items, or a file's: see `running/xdist`.
-        self.add_marker(pytest.mark.xdist_group(f"{item.loaded.name}::{item.variant_name}"))
+        self.add_marker(_marker("xdist_group", f"{item.loaded.name}::{item.variant_name}"))
+
+    @property
+    def address(self) -> str:
+        """The id that a user types to run the item again: relative to the working folder."""
+        file, colons, rest = self._collected_as.partition("::")
+        here = os.path.relpath(self.config.rootpath / file, self.config.invocation_params.dir)
+        return f"{Path(here).as_posix()}{colons}{rest}"
 
     def runtest(self) -> None:
         """Run the item and raise its verdict as pytest's outcome."""

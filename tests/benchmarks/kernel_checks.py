@@ -8,13 +8,14 @@ OTHER is the folder of another checkout, such as one before a change to the chec
     git worktree add /tmp/before REVISION && python -m tests.benchmarks.kernel_checks /tmp/before
 
 Triton compiles each kernel once. Each checkout runs the same PTX in its own process, by turns. Printed are the median
-processor seconds of both, and the median of the ratios of neighbouring runs. Another load of the machine changes both.
+processor seconds of both, those of forks among them, and the median of the ratios of neighbouring runs; then the same
+of seconds on the wall; instructions, once for each thread, and processor time for each of them. Another load of the
+machine changes the seconds.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -28,7 +29,7 @@ from ptxdiff.locations import ROOT
 
 # Runs kernels of a file of arrays and texts, one for each line of its input, and answers with seconds.
 _SERVER = """
-import importlib, pickle, sys, time
+import importlib, os, pickle, sys, time
 try:
     run = importlib.import_module("ptxdiff.emulator.kernel.run")
 except ImportError:
@@ -42,11 +43,13 @@ for line in sys.stdin:
     for size in grid:
         count *= size
     kernel = run.load_kernel(text)
-    begun = time.process_time()
-    run.run_kernel(
+    begun = os.times(), time.perf_counter()
+    done = run.run_kernel(
         kernel, [*given, *run.scratch(scratch, count)], grid, num_threads=threads, shared_bytes=shared, limit=None
     )
-    print(time.process_time() - begun, flush=True)
+    spent = [after - before for before, after in zip(begun[0], os.times())]
+    wall = time.perf_counter() - begun[1]
+    print(sum(spent[:4]), wall, done.thread_instructions, flush=True)  # with ended forks
 """
 
 
@@ -176,21 +179,23 @@ def main(words: list[str] | None = None) -> int:
             for checkout in (given.other.resolve(), ROOT)
         ]  # fmt: skip
         for name in chosen:
-            seconds = [[_asked(server, name) for server in servers] for _ in range(given.rounds + 1)][1:]
-            ratio = statistics.median(here / before for before, here in seconds)
-            other, here = (statistics.median(one) for one in zip(*seconds, strict=True))
-            print(f"{name:<40}{other:>8.2f} s{here:>8.2f} s{ratio:>7.2f}", flush=True)
+            seconds = np.array([[_asked(server, name) for server in servers] for _ in range(given.rounds + 1)][1:])
+            before, here = np.median(seconds, axis=0)
+            ratios = np.median(seconds[:, 1] / seconds[:, 0], axis=0)
+            words = [f"{before[i]:>8.2f} s{here[i]:>8.2f} s{ratios[i]:>7.2f}" for i in range(2)]
+            print(f"{name:<40}{'   '.join(words)}{here[2] / 1e6:>9.1f} M{1e9 * here[0] / here[2]:>8.2f} ns", flush=True)
         for server in servers:
             server.communicate()
     return 0
 
 
-def _asked(server: subprocess.Popen[str], name: str) -> float:
+def _asked(server: subprocess.Popen[str], name: str) -> tuple[float, ...]:
+    """Seconds of the processors, and of the clock on the wall; instructions, once for each thread."""
     assert server.stdin is not None
     assert server.stdout is not None
     server.stdin.write(f"{name}\n")
     server.stdin.flush()
-    return float(server.stdout.readline())
+    return tuple(map(float, server.stdout.readline().split()))
 
 
 if __name__ == "__main__":

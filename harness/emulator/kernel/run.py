@@ -38,6 +38,7 @@ from ptxdiff.emulator.limits import (
     lanes_together,
     shared_memory,
 )
+from ptxdiff.emulator.machine import forks
 from ptxdiff.emulator.machine.parallel import cores, for_each
 from ptxdiff.emulator.targets import Target
 
@@ -51,6 +52,8 @@ NOT_JUDGED = (
     "blocks communicate in this grid of {threads:,} threads, and races between blocks are judged only up to "
     f"{ORDERED:,}: a smaller size shows them"
 )
+FORKED = 1 << 12
+"""The fewest threads of a grid with products of matrices for which forks pay: starting one takes some milliseconds."""
 LANES = 1 << 14
 """Threads of one frame: few enough that their registers stay in a core's cache."""
 LOCAL_BUDGET = 64 << 20
@@ -195,6 +198,7 @@ def run_kernel(
     notes: tuple[str, ...] = ()
     left = list(orders_of(kernel, (x, y, z), threads) if order is None else (order,))
     begun = False
+    failed: Exception | None = None
     while left:
         launched = KernelGrid(
             kernel, parameters, (x, y, z), block, shared_bytes, races, Deadline(limit), clusters, pointed
@@ -205,7 +209,10 @@ def run_kernel(
             buffer.reset()
         begun = True
         try:
-            executed = _run_grid(launched)
+            executed = _run_grid(launched, in_forks=failed is None)
+        except forks.Failed as failure:
+            failed = failure.error
+            continue
         except (BlocksConflict, TooManyVectorClocks) as reason:
             judging = "ordered" if isinstance(reason, BlocksConflict) and blocks * threads <= ORDERED else ""
             if not judging:
@@ -215,6 +222,8 @@ def run_kernel(
             if left[0].words:
                 error.add(f"({left[0].words})")
             raise
+        if isinstance(failed, PtxError):
+            raise failed  # such as a race, which this process has not met again
         del left[0]
         if first is None:
             first = executed, [(b, b.bytes, b.undefined) for b in launched.memory.buffers]
@@ -242,8 +251,11 @@ def orders_of(kernel: Kernel, grid: Sequence[int], threads: int) -> tuple[BlockO
     return orders(kernel.synchronises, waits(kernel.program), math.prod(grid), threads)
 
 
-def _run_grid(grid: KernelGrid) -> Executed:
-    """Run all blocks."""
+def _run_grid(grid: KernelGrid, *, in_forks: bool) -> Executed:
+    """Run all blocks. Raises forks.Failed if a fork fails: the grid runs again, without, for the error of one process.
+
+    in_forks: whether it may run in forks.
+    """
     total = math.prod(grid.sizes)
     grid.deadline.begin(total, "blocks")
     lanes = lanes_together(LANES, len(grid.program.registers), len(grid.program.steps))
@@ -269,10 +281,37 @@ def _run_grid(grid: KernelGrid) -> Executed:
         _run_in_turns(grid, pieces[:: -1 if grid.order.reverse else 1], together, total)
     else:
         each = range(0, total, together)
-        for_each(lambda first: _run_blocks(grid, first, min(together, total - first)), each, workers)
+        if in_forks and workers is None and len(each) > 1 and _forks_pay(grid, total):
+            _run_in_forks(grid, each, together, total)
+        else:
+            for_each(lambda first: _run_blocks(grid, first, min(together, total - first)), each, workers)
     return Executed(
         grid.instructions, total, grid.threads, grid.memory.buffers[0].bytes[: len(grid.kernel.variables)].tobytes()
     )
+
+
+def _forks_pay(grid: KernelGrid, total: int) -> bool:
+    """Whether forks take less time than threads: in products of matrices, pieces are many short calls of Python."""
+    products = any(step.facts.product for step in grid.program.steps)
+    return products and total * grid.threads >= FORKED and forks.possible()
+
+
+def _run_in_forks(grid: KernelGrid, each: Sequence[int], together: int, total: int) -> None:
+    """Run blocks that do not communicate in forks of this process, which share the grid's memory."""
+    for buffer in grid.memory.buffers:
+        buffer.share(grid.unit("global"), grid.lock)
+
+    def run(first: int) -> int:
+        before = grid.instructions
+        _run_blocks(grid, first, min(together, total - first))
+        return grid.instructions - before
+
+    try:
+        grid.instructions = forks.for_each(run, each)
+    except forks.Failed as failure:
+        if isinstance(failure.error, TimeLimit):
+            raise failure.error from None
+        raise
 
 
 def _run_in_turns(grid: KernelGrid, pieces: Sequence[int], together: int, total: int) -> None:

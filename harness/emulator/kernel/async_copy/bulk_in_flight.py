@@ -147,15 +147,15 @@ class Bulk:
         offsets, size = coming.offsets, coming.size
         frame.refuse_unmade(step, [coming.barrier], np.array([lane]))
         lanes = np.full(len(offsets), lane)
-        if coming.update is None:
-            frame.owned.refuse_access(step, lanes, offsets, size, "copies to")
+        beside = None if coming.update is None else self
+        frame.owned.refuse_access(step, lanes, offsets, size, "copies to", beside=beside)
         frame.owned.refuse_write(step, lanes, offsets, size)
         if frame.grid.races:
             changes = np.ones(len(offsets), np.bool_)
             unfenced = ~changes
             if step.facts.proxy == "async" and shared.awaits_fences(offsets, size):
                 unfenced = shared.unfenced([lane], shared.units(offsets, size), addresses=False)
-            bad = shared.note_write(offsets, size, lanes, changes)
+            bad = shared.note_write(offsets, size, lanes, changes, landing=True)
             if bad.any() and coming.update is None:
                 offset = int(offsets[np.flatnonzero(bad)[0]]) % shared.size
                 text = f"race: {frame.who(lane)} copies to shared memory at offset {offset}, which another thread"

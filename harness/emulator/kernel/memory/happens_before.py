@@ -172,6 +172,9 @@ class HappensBefore:
     def _with_own(self, vector: Array, lanes: Array, block_time: Array, warp_time: Array) -> None:
         """Raise components of a vector clock to the times of the lanes' barriers of whole blocks and warps."""
         members = self.members(lanes)
+        if len(lanes) == 1:
+            self._with_own_of_one(vector, int(members[0]), int(block_time[0]), int(warp_time[0]))
+            return
         for numbers, times, each in (
             (members // self.threads, block_time, self.threads),
             (members >> 5, np.where(warp_time > block_time, warp_time, 0), 32),
@@ -186,6 +189,12 @@ class HappensBefore:
             np.maximum.at(most, numbers, times.astype(np.int32))
             parts = vector[: self.team].reshape(-1, each)
             np.maximum(parts, most[:, None], out=parts)
+
+    def _with_own_of_one(self, vector: Array, member: int, block_time: int, warp_time: int) -> None:
+        for each, time in ((self.threads, block_time), (32, warp_time if warp_time > block_time else 0)):
+            if time:
+                part = vector[member // each * each :][:each]
+                np.maximum(part, time, out=part)
 
     # releasing and acquiring -----------------------------------------------------------------------------
 

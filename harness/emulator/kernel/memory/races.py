@@ -29,7 +29,17 @@ from ptxdiff.emulator.errors import MemoryFault
 from ptxdiff.emulator.kernel.memory import shared_access
 from ptxdiff.emulator.kernel.memory.array_code import ArrayCode
 from ptxdiff.emulator.kernel.memory.proxy_fences import ProxyFences, Writes
-from ptxdiff.emulator.kernel.memory.space import Access, AccessTable, Buffer, Place, Shadow
+from ptxdiff.emulator.kernel.memory.space import (
+    READERS,
+    STRONG_READERS,
+    UPDATERS,
+    WRITERS,
+    Access,
+    AccessTable,
+    Buffer,
+    Place,
+    Shadow,
+)
 from ptxdiff.emulator.kernel.threads import ThreadFrame
 from ptxdiff.emulator.numeric.vectorise import Array
 
@@ -46,7 +56,7 @@ def shadow_of(frame: ThreadFrame, buffer: Buffer) -> Shadow:
     """The shadow of a buffer, made at its first access."""
     with frame.grid.lock:
         if buffer.shadow is None:
-            buffer.shadow = Shadow(len(buffer.bytes), frame.grid.unit("global"))
+            buffer.shadow = Shadow(len(buffer.bytes), frame.grid.unit("global"), frame.grid.lock)
         return buffer.shadow
 
 
@@ -89,6 +99,24 @@ def _note_readers_code(
     blocks: the flag for readers in several clusters; 0 if it is not used. now: the time of an entry. old: room for an
     entry of each unit of each access.
     """
+    apart = True
+    for i in range(1, len(offsets)):
+        apart &= offsets[i] >= offsets[i - 1] + count * unit
+    if apart:  # each unit has one reader, as in most kernels that are elementwise: one pass
+        for i in range(len(offsets)):
+            me, since = numbers[lanes[i]], times[lanes[i]]
+            first = offsets[i] // unit
+            for at in range(first, first + count):
+                entry, flags = entries[at], 0
+                if entry >= 0 and (entry >> 26 != me or entry & (3 << 24) != 0):
+                    earlier = entry >> 26
+                    recent = earlier // threads == me // threads and entry & 0xFFFFFF >= since
+                    if recent and (earlier != me or entry & (1 << 25) != 0):
+                        flags |= 1 << 25
+                    if entry & (1 << 24) != 0 or earlier // cluster != me // cluster:
+                        flags |= blocks
+                entries[at] = me << 26 | now | flags
+        return
     for i in range(len(offsets)):
         first = offsets[i] // unit
         for k in range(count):
@@ -195,19 +223,14 @@ def note_read(frame: ThreadFrame, step: Step, access: Access, lanes: Array, plac
         _refuse_stale(frame, step, lanes, place, buffer, shadow, shadow.units(place.offsets, access.size))
     _judge(frame, step, shared_access.STRONG_READ if strong else shared_access.PLAIN_READ, access, lanes, place, buffer)
     if strong:
-        if shadow.strong_readers is None:
-            shadow.strong_readers = shadow.none()
-        _note_last(frame, shadow.strong_readers, shadow.units(place.offsets, access.size), me, since)
+        _note_last(frame, shadow.made(STRONG_READERS), shadow.units(place.offsets, access.size), me, since)
         return
     threads, cluster = frame.grid.threads, frame.grid.threads * frame.grid.cluster_size
     blocks = _NONE if frame.grid.synchronises else _BLOCKS
     offsets, count, unit = _covered(shadow, place.offsets, access)
-    with frame.grid.lock:
-        if shadow.readers is None:
-            shadow.readers = shadow.none()
     _note_readers(
-        shadow.readers, offsets, count, unit, lanes, frame.number, frame.order.block_time, threads, cluster, blocks,
-        np.int64(frame.order.clock) & _TIME, np.empty(len(offsets) * count, np.int64),
+        shadow.made(READERS), offsets, count, unit, lanes, frame.number, frame.order.block_time, threads, cluster,
+        blocks, np.int64(frame.order.clock) & _TIME, np.empty(len(offsets) * count, np.int64),
     )  # fmt: skip
 
 
@@ -348,10 +371,7 @@ def note_write(
             _refuse(frame, step, lanes, place, buffer, entry, bad & changes[:, None], "overwrites", "read")
     _judge(frame, step, shared_access.PLAIN_WRITE, access, lanes, place, buffer, changes)
     now = np.int64(frame.order.clock) & _TIME
-    with frame.grid.lock:
-        if shadow.writers is None:
-            shadow.writers = shadow.none()
-    _note_writers(shadow.writers, *_covered(shadow, place.offsets, access), lanes, frame.number, now)
+    _note_writers(shadow.made(WRITERS), *_covered(shadow, place.offsets, access), lanes, frame.number, now)
     if frame.grid.copies_in_bulk:
         _unfenced(frame, buffer, shadow.units(place.offsets, access.size))
 
@@ -373,10 +393,8 @@ def note_update(frame: ThreadFrame, step: Step, access: Access, lanes: Array, pl
         verb = "overwrites" if step.kind == "st" else "updates"
         _refuse(frame, step, lanes, place, buffer, entry, bad, verb, "read")
     _judge(frame, step, shared_access.STRONG_WRITE, access, lanes, place, buffer)
-    if shadow.updaters is None:
-        shadow.updaters = shadow.none()
     _unfenced(frame, buffer, units)
-    _note_last(frame, shadow.updaters, units, me, since)
+    _note_last(frame, shadow.made(UPDATERS), units, me, since)
 
 
 def _note_last(frame: ThreadFrame, entries: Array, units: Array, me: Array, since: Array) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ from ptxdiff.emulator.kernel.memory import shared_access
 from ptxdiff.emulator.kernel.memory.happens_before import HappensBefore
 from ptxdiff.emulator.kernel.memory.proxy_fences import UNFENCED, ProxyFences, Writes
 from ptxdiff.emulator.kernel.memory.unit_marks import UnitStates
+from ptxdiff.emulator.machine import forks
 from ptxdiff.emulator.numeric.vectorise import UNSIGNED, Array
 
 GLOBAL_BASE = 0x7F00_0000_0000
@@ -40,6 +42,8 @@ RANK_BITS = 24
 """The lowest bit of the block's rank in an address of a cluster's shared memory, as on Hopper."""
 
 
+WRITERS, READERS, UPDATERS, STRONG_READERS = range(4)
+"""Kinds of entries of a `Shadow`."""
 _WRITING = (shared_access.PLAIN_WRITE, shared_access.STRONG_WRITE, shared_access.LANDING)
 _CONFLICTS = (
     (shared_access.UPDATED, "updated", (shared_access.PLAIN_READ, shared_access.PLAIN_WRITE)),
@@ -57,25 +61,62 @@ class Shadow:
     """For each unit of a buffer, its last writer, reader and updater, and its last strong reader; -1: none.
 
     Each is None before the first write, read, atomic operation or strong load: most buffers are only read, or written.
-
+    lock: held while entries are made. `shared`: whether forks of this process see each other's entries.
     """
 
-    def __init__(self, size: int, unit: int) -> None:
+    def __init__(self, size: int, unit: int, lock: AbstractContextManager[Any], *, shared: bool = False) -> None:
         self.unit = unit
         self.count = size // unit + 1
-        self.writers: Array | None = None
-        self.readers: Array | None = None
-        self.updaters: Array | None = None
-        self.strong_readers: Array | None = None
+        self._lock = forks.Lock() if shared else None
+        self._lock_of_threads = lock
+        self._made = forks.shared_zeros(4, np.uint8) if shared else np.zeros(4, np.uint8)
+        self._entries: dict[int, Array] = {}
+        if shared:
+            self._entries = {kind: forks.shared_zeros(self.count, np.int64) for kind in range(4)}
 
-    def none(self) -> Array:
-        """Entries that say that there was no access."""
-        return np.full(self.count, -1, np.int64)
+    def _of(self, kind: int) -> Array | None:
+        return self._entries[kind] if self._made[kind] else None
+
+    def made(self, kind: int) -> Array:
+        """The entries of a kind; at its first access, they say that there was none before."""
+        if not self._made[kind]:
+            with self._lock_of_threads, self._lock.held() if self._lock else nullcontext():
+                if not self._made[kind]:
+                    self._entries[kind] = self._entries.get(kind, np.empty(self.count, np.int64))
+                    self._entries[kind].fill(-1)
+                    self._made[kind] = 1
+        return self._entries[kind]
+
+    @property
+    def writers(self) -> Array | None:
+        """The last plain writes."""
+        return self._of(WRITERS)
+
+    @property
+    def readers(self) -> Array | None:
+        """The last plain reads."""
+        return self._of(READERS)
+
+    @property
+    def updaters(self) -> Array | None:
+        """The last atomic operations and strong stores."""
+        return self._of(UPDATERS)
+
+    @property
+    def strong_readers(self) -> Array | None:
+        """The last strong loads."""
+        return self._of(STRONG_READERS)
 
     def units(self, offsets: Array, size: int) -> Array:
         """The units that accesses of `size` bytes touch, one row for each access."""
         first: Array = offsets // self.unit
         return first[:, None] + np.arange(max(size // self.unit, 1))
+
+
+def _shared(data: Array) -> Array:
+    found: Array = forks.shared_zeros(len(data), np.uint8)
+    found[:] = data
+    return found
 
 
 class Buffer:
@@ -108,6 +149,12 @@ class Buffer:
         self.bytes = padded
         self.undefined: Array | None = None if self.defined else np.full(len(padded), 0xFF, np.uint8)
         self.shadow: Shadow | None = None
+
+    def share(self, unit: int, lock: AbstractContextManager[Any]) -> None:
+        """Let later forks of this process see each other's accesses. unit, lock: of the shadow."""
+        self.bytes = _shared(self.bytes)
+        self.undefined = None if self.undefined is None else _shared(self.undefined)
+        self.shadow = Shadow(len(self.bytes), unit, lock, shared=True)
 
     @property
     def address(self) -> int:
@@ -384,9 +431,14 @@ class Shared(AccessTable):
         kind = shared_access.STRONG_READ if strong else shared_access.PLAIN_READ
         return self._note(kind, offsets, size, lanes)
 
-    def note_write(self, offsets: Array, size: int, lanes: Array, changes: Array) -> Array:
-        """Record writes; returns which lanes change a unit that another thread accessed and nothing orders."""
-        self._states.set(offsets, size, UNFENCED)
+    def note_write(self, offsets: Array, size: int, lanes: Array, changes: Array, *, landing: bool = False) -> Array:
+        """Record writes; returns which lanes change a unit that another thread accessed and nothing orders.
+
+        landing: the writes are copies that `note_landing` completes. Until then nobody accesses the bytes, so nobody
+        asks for a proxy fence.
+        """
+        if not landing:
+            self._states.set(offsets, size, UNFENCED)
         return self._note(shared_access.PLAIN_WRITE, offsets, size, lanes) & changes
 
     def note_update(self, offsets: Array, size: int, lanes: Array) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -107,6 +107,8 @@ class TensorWork:
         self.after = np.full(frame.lanes if self.fences else 0, -1, np.int64)
         self.touched: dict[int, list[Array]] = {}
         self.accumulators: dict[tuple[object, ...], object] = {}
+        self.reached: dict[tuple[object, ...], Any] = {}
+        """What the last loads and stores reached (`ptxdiff.emulator.kernel.tcgen05.loads`)."""
         self.numbered: Accumulators = {}
         self.agents: dict[int, int] = {}
         """The members that stand for operations of each thread of a team, by its number."""

@@ -29,6 +29,8 @@ from ptxdiff.emulator.text.types import TYPES
 
 PER_COUNT = {"32x32b": 1, "16x64b": 1, "16x32bx2": 1, "16x128b": 2, "16x256b": 4}
 """Registers of a shape for `.x1`; `.xN` repeats it N times in further columns."""
+_KEPT = 8
+"""Of how many loads and stores a frame keeps what they reach: of each up to 16 MiB."""
 
 
 @dataclass(frozen=True)
@@ -108,10 +110,38 @@ def _bind_st(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     return Step("tcgen05_st", node, bound, (base, *readers), (), detail=detail)
 
 
-def cells_of(frame: KernelFrame, step: Step, warps: Array, lanes: Array) -> Array:
-    """The cell of every register, by warp, register and thread. Raises MemoryFault."""
+@dataclass(frozen=True)
+class Reached:
+    """The cells of an access: by warp, register and thread, and a row for each warp with neighbours in memory one after
+    the other.
+
+    `rows`: these for compiled code; None without it.
+    """
+
+    cells: Array
+    along: Array
+    rows: Rows | None
+
+
+def reached(frame: KernelFrame, step: Step, warps: Array, lanes: Array) -> Reached:
+    """What an access reaches. Raises MemoryFault. The last ones are kept, for loops."""
     found: Image = step.detail
     given = same(frame, step, step.sources[0], lanes, "the address in tensor memory") + found.behind
+    kept, key = frame.tensor.reached, (id(found), given.tobytes(), warps.tobytes())
+    if key not in kept:
+        cells = _cells(frame, step, given, warps, lanes)
+        along = cells.transpose(0, 2, 1).reshape(len(cells), -1)
+        both = np.concatenate([along, along + 1], axis=1) if found.packed else along
+        while len(kept) >= _KEPT:
+            del kept[next(iter(kept))]
+        kept[key] = Reached(cells, along, Rows.of(both) if frame.tensor.fast else None)
+    answer: Reached = kept[key]
+    return answer
+
+
+def _cells(frame: KernelFrame, step: Step, given: Array, warps: Array, lanes: Array) -> Array:
+    """The cell of every register from the addresses of warps on, by warp, register and thread. Raises MemoryFault."""
+    found: Image = step.detail
     row, column = given >> 16, given & 0xFFFF
     thread = frame.thread[warps * 32].astype(np.int64)
     quarter = thread // 32 % 4 * 32
@@ -130,18 +160,16 @@ def cells_of(frame: KernelFrame, step: Step, warps: Array, lanes: Array) -> Arra
     return np.asarray(block[:, None, None] * CELLS + cell(found.lane + row[:, None, None], columns))
 
 
-def _touch(frame: KernelFrame, step: Step, cells: Array, warps: Array, stores: bool) -> None:
+def _touch(frame: KernelFrame, step: Step, found: Reached, warps: Array, stores: bool) -> None:
     """Check and record the accesses of each warp."""
     verb = "stores to" if stores else "loads"
-    flat = cells.reshape(len(cells), -1)
-    along = cells.transpose(0, 2, 1).reshape(len(cells), -1)  # neighbours in memory one after the other
-    if step.detail.packed:
-        flat, along = (np.concatenate([some, some + 1], axis=1) for some in (flat, along))
     # Warps of one block with the same quarter of the lanes may access the same cells, so each is checked after the
     # accesses of those before it.
     quarters = warps * 32 // frame.grid.threads * 4 + frame.thread[warps * 32] // 32 % 4
     apart = len(np.unique(quarters)) == len(warps)
-    rows = Rows.of(along) if frame.tensor.fast else None
+    rows, flat, along = found.rows, found.cells.reshape(len(warps), -1), found.along
+    if step.detail.packed:
+        flat, along = (np.concatenate([some, some + 1], axis=1) for some in (flat, along))
     if apart and rows is not None and not frame.tensor.suspect(warps * 32, rows, writes=stores, cores=False):
         frame.tensor_waits.accessed(warps, along, stores, rows)
         return
@@ -186,17 +214,17 @@ def _load(frame: KernelFrame, step: Step, active: Array | None) -> tuple[Array, 
     doubts: list[Array] = []
     if not len(warps):
         return warps, values, doubts
-    cells = cells_of(frame, step, warps, lanes)
-    _touch(frame, step, cells, warps, False)
-    memory = frame.tensor.memory
-    along = cells.transpose(0, 2, 1).reshape(-1)  # neighbours in memory one after the other
+    where = reached(frame, step, warps, lanes)
+    _touch(frame, step, where, warps, False)
+    memory, cells, along = frame.tensor.memory, where.cells, where.along.reshape(-1)
     both = []
     for of in (memory.words, memory.undefined):
         found = of[along] & np.uint32(0xFFFF) | of[along + 1] << np.uint32(16) if step.detail.packed else of.take(along)
         both.append(np.ascontiguousarray(found.reshape(-1, cells.shape[1]).T))
+    doubtful = both[1].any(axis=1).tolist()
     for number, writer in enumerate(step.destinations[: cells.shape[1]]):
         value, doubt = both[0][number], both[1][number]
-        frame.write_lanes(writer, value, doubt if doubt.any() else None, lanes, active)
+        frame.write_lanes(writer, value, doubt if doubtful[number] else None, lanes, active)
         values.append(value)
         doubts.append(doubt)
     return warps, values, doubts
@@ -207,8 +235,8 @@ def _run_st(frame: KernelFrame, step: Step, active: Array | None) -> None:
     warps, lanes = active_warps(frame, step, active)
     if not len(warps):
         return
-    cells = cells_of(frame, step, warps, lanes)
-    _touch(frame, step, cells, warps, True)
+    where = reached(frame, step, warps, lanes)
+    _touch(frame, step, where, warps, True)
     memory = frame.tensor.memory
     half, low = np.uint32(16), np.uint32(0xFFFF)
     whole = np.empty((len(step.sources) - 1, len(lanes)), np.uint32)
@@ -218,8 +246,7 @@ def _run_st(frame: KernelFrame, step: Step, active: Array | None) -> None:
         whole[number] = np.broadcast_to(value, (frame.lanes,))[lanes]
         if mask is not None:
             doubts[number] = np.broadcast_to(mask, (frame.lanes,))[lanes]
-    # Neighbours in memory one after the other. No two registers have the same cell.
-    some = cells.transpose(0, 2, 1).reshape(-1)
+    some = where.along.reshape(-1)  # no two registers have the same cell
     given, doubt = whole.T.reshape(-1), doubts.T.reshape(-1)
     if step.detail.packed:  # the upper halves become undefined
         memory.words[some], memory.words[some + 1] = given & low, given >> half

@@ -343,11 +343,14 @@ def _together(frame: KernelFrame, step: Step, lanes: Array, given: list[list[int
         for one, block in zip(lanes.tolist(), blocks.tolist(), strict=True)
     ]
     low = np.uint32(0xFFFF if what.d == "f16" else 0xFFFFFFFF)
-    c = np.zeros((count, *shape), np.uint32)
     if enabled:
-        if (read_of_blocks(d, memory.undefined) & low).any():
+        doubts, c = read_of_blocks(d, memory.undefined), read_of_blocks(d, memory.words)
+        if what.d == "f16":
+            doubts, c = doubts & low, c & low
+        if doubts.any():
             return False
-        c = read_of_blocks(d, memory.words) & low
+    else:
+        c = np.zeros((count, *shape), np.uint32)
     apart = np.arange(count)[:, None]
     a_cells = None
     if found.places[1] is not None:

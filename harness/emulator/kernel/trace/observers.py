@@ -20,7 +20,7 @@ from ptxdiff.emulator.kernel.grid import KernelGrid
 from ptxdiff.emulator.kernel.memory.space import Access, Buffer, Place, Shared
 from ptxdiff.emulator.kernel.observer import KernelObserver
 from ptxdiff.emulator.kernel.schedule import KernelScheduler
-from ptxdiff.emulator.kernel.tcgen05.loads import cells_of
+from ptxdiff.emulator.kernel.tcgen05.loads import reached
 from ptxdiff.emulator.kernel.trace.origins import (
     TENSOR,
     CopyTaken,
@@ -226,7 +226,7 @@ class Notes(KernelObserver):
 
     def _cells_loaded(self, step: Step) -> RegistersTaken:
         warp, memory = self.lane // WARP, self.frame.tensor.memory
-        cells = cells_of(self.frame, step, np.array([warp]), np.arange(warp * WARP, (warp + 1) * WARP))[0]
+        cells = reached(self.frame, step, np.array([warp]), np.arange(warp * WARP, (warp + 1) * WARP)).cells[0]
         found = {}
         own = [cells[number, self.lane % WARP].reshape(1) for number in range(len(cells))]
         if step.kind == "tcgen05_ld_red":
@@ -258,7 +258,7 @@ class Notes(KernelObserver):
         """Record that each cell belongs to the thread whose register was stored there."""
         warps = np.flatnonzero(self.active.reshape(-1, WARP)[:, 0])
         lanes = (warps[:, None] * WARP + np.arange(WARP)).reshape(-1)
-        cells = cells_of(self.frame, step, warps, lanes)  # warp, register, thread
+        cells = reached(self.frame, step, warps, lanes).cells  # warp, register, thread
         memory = self.frame.tensor.memory
         threads = np.broadcast_to(self.numbers(lanes).reshape(-1, 1, WARP), cells.shape)
         for behind in range(1 + step.detail.packed):

@@ -75,6 +75,17 @@ def test_a_copy_between_shared_memories_goes_to_another_block() -> None:
             refused(ExecutionError, "the destination of .* lies in another block of the cluster", body)
 
 
+def test_a_reduction_waits_for_copies_of_threads_to_its_destination() -> None:
+    """A proxy fence behind the issue of cp.async is no wait for it."""
+    move = MOVE.format(reduce=".reduce", op=".add.u32").replace("%r3;", "%r2;")
+    wait = f"cp.async.wait_all; {SYNC}"
+    whole = f"{FENCED} st.shared.b32 [%r5+512], 3; {SYNC} @%p1 cp.async.cg.shared.global [%r4+512], [%rd3], 16; {wait} "
+    whole += f"{EXPECT.format(BYTES)} {FROM} {move} {WAIT} ld.shared.b32 %r9, [%r5+512]; {SYNC}"
+    early = whole.replace(wait, "", 1).replace("ld.shared", f"{wait} ld.shared", 1)
+    run(whole)
+    refused(MemoryFault, "to which an asynchronous copy is under way", early)
+
+
 def test_the_source_of_a_copy_must_not_change_before_it_has_landed() -> None:
     move = MOVE.format(reduce="", op="")
     body = f"{FENCED} {EXPECT.format(BYTES)} {FROM} {move} @%p1 st.shared.b32 [%r5], 1; {WAIT} {SYNC}"
