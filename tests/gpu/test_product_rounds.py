@@ -42,7 +42,9 @@ def test_every_tile_agrees(hopper: products.ProductDevice, form: str) -> None:
 def test_a_wrong_model_is_detected(hopper: products.ProductDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     """The device's comparison has one fraction bit too few: it reports mismatches where the definition finds none."""
     right = group_rounds.model_numbers
-    monkeypatch.setattr(group_rounds, "model_numbers", lambda how: replace(right(how), fraction=24, up=right(how).up - 1))
+    monkeypatch.setattr(
+        group_rounds, "model_numbers", lambda how: replace(right(how), fraction=24, up=right(how).up - 1)
+    )
     tally = group_rounds.measured(hopper, FORMS[0], 1 << 12)
     assert "on the device than on the host" in tally.failure
     assert tally.mismatches > 100

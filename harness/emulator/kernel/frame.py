@@ -13,7 +13,7 @@ from ptxdiff.emulator.kernel.async_copy.cp_async import Copies
 from ptxdiff.emulator.kernel.grid import KernelGrid
 from ptxdiff.emulator.kernel.in_flight import MemoryFrame, Owned, barrier_of
 from ptxdiff.emulator.kernel.memory.consistency import between
-from ptxdiff.emulator.kernel.memory.races import is_strong, note_read, note_update, note_write
+from ptxdiff.emulator.kernel.memory.races import alone, is_strong, note_read, note_update, note_write
 from ptxdiff.emulator.kernel.memory.space import (
     LOCAL_WINDOW,
     PARAMETER_WINDOW,
@@ -260,7 +260,8 @@ class KernelFrame(MemoryFrame):
                 values = self.between.read(step, access, lanes, place, values)
             if step.kind == "ld":
                 self._synchronise(step, lanes, place, "load")
-            self._check_read(step, access, lanes, place)
+            with alone(self, region):
+                self._check_read(step, access, lanes, place)
         if self.observer is not None:
             self.observer.loads(access, lanes, place)
         return values, masks
@@ -294,13 +295,14 @@ class KernelFrame(MemoryFrame):
                 if mask is not None:
                     self.refuse_undefined(step, mask, lanes, f"a store to {region.name or 'global memory'}")
         self._refuse_owned(step, access, lanes, place, "writes to")
-        if self.grid.races and not isinstance(region, LocalMemory):
-            self.check_write(step, access, lanes, place, values)
-            if self.between is not None and isinstance(region, Buffer):
-                self.between.write(step, access, lanes, place, changed(access, place, values))
-            self._synchronise(step, lanes, place, "store")
-        self.grid.changes += 1
-        scatter(region.bytes, place.offsets, values, access.width)
+        with alone(self, region):
+            if self.grid.races and not isinstance(region, LocalMemory):
+                self.check_write(step, access, lanes, place, values)
+                if self.between is not None and isinstance(region, Buffer):
+                    self.between.write(step, access, lanes, place, changed(access, place, values))
+                self._synchronise(step, lanes, place, "store")
+            self.grid.changes += 1
+            scatter(region.bytes, place.offsets, values, access.width)
         if region.undefined is not None:
             zero = UNSIGNED[access.width](0)
             scatter(region.undefined, place.offsets, [zero if m is None else m for m in masks], access.width)
@@ -331,8 +333,10 @@ class KernelFrame(MemoryFrame):
             self.owned.refuse_access(step, lanes, place.offsets, access.size, verb)
             if writes:
                 self.owned.refuse_write(step, lanes, place.offsets, access.size)
-        elif writes and self.copies.flying and isinstance(place.region, Buffer) and self.grid.races:
-            self.copies.refuse_source(step, access, lanes, place)
+        elif isinstance(place.region, Buffer) and self.grid.races:
+            if writes and self.copies.flying:
+                self.copies.refuse_source(step, access, lanes, place)
+            self.bulk.writes.refuse(step, lanes, place.region, place.offsets, access.size, verb)
 
     def asynchronous(self) -> bool:
         """Complete copies that report to mbarriers, and commits of tensor cores; returns whether there were any."""
@@ -395,7 +399,8 @@ class KernelFrame(MemoryFrame):
             some = lanes if place.part is None else lanes[place.part]
             self._refuse_owned(step, access, some, place, "updates")
             if self.grid.races:
-                self._check_update(step, access, some, place)
+                with alone(self, region):
+                    self._check_update(step, access, some, place)
                 if self.between is not None and isinstance(region, Buffer):
                     self.between.check_update(step, access, some, place)
                 self._synchronise(step, some, place, "update")

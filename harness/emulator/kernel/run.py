@@ -299,7 +299,7 @@ def _forks_pay(grid: KernelGrid, total: int) -> bool:
 def _run_in_forks(grid: KernelGrid, each: Sequence[int], together: int, total: int) -> None:
     """Run blocks that do not communicate in forks of this process, which share the grid's memory."""
     for buffer in grid.memory.buffers:
-        buffer.share(grid.unit("global"), grid.lock)
+        buffer.share(grid.unit("global"))
 
     def run(first: int) -> int:
         before = grid.instructions

@@ -23,7 +23,6 @@ from ptxdiff.emulator.kernel.async_copy.tensor_maps import BYTES, COUNTS, Tensor
 from ptxdiff.emulator.kernel.builder import KernelBuilder
 from ptxdiff.emulator.kernel.frame import KernelFrame
 from ptxdiff.emulator.kernel.memory.access import address, update_of
-from ptxdiff.emulator.kernel.memory.races import check_bulk_read
 from ptxdiff.emulator.kernel.memory.space import PARAMETER_WINDOW, SHARED_WINDOW, Access, Buffer
 from ptxdiff.emulator.kernel.warp.matrices import active_warps
 from ptxdiff.emulator.machine.operations import runs
@@ -175,8 +174,7 @@ def _run_to_shared(frame: KernelFrame, step: Step, active: Array | None) -> None
             doubt: Array | None = frame.shared.undefined.reshape(-1, _PIECE)[source // _PIECE]
         else:
             buffer, where = _global(frame, step, lane, what, size)
-            if frame.grid.races:
-                check_bulk_read(frame, step, lane, buffer, np.arange(where.start, where.stop))
+            frame.bulk.writes.read(step, lane, buffer, np.array([where.start]), where.stop - where.start)
             data = buffer.bytes[where].reshape(-1, _PIECE).copy()
             doubt = None if buffer.undefined is None else buffer.undefined[where].reshape(-1, _PIECE).copy()
         places_of = _shared(frame, step, lane, to, size, own=False)
@@ -225,10 +223,10 @@ def _run_store(frame: KernelFrame, step: Step, active: Array | None) -> None:
             frame.refuse_undefined(step, np.ones(1, np.uint8), np.array([lane]), name)
         if detail.update is not None:
             data = _reduced(frame, step, lane, buffer, where, data)
-        frame.grid.changes += 1
-        buffer.bytes[where] = np.where(chosen, data, buffer.bytes[where])
-        if buffer.undefined is not None:
-            buffer.undefined[where] = np.where(chosen, 0, buffer.undefined[where])
+        frame.bulk.writes.begin(
+            step, lane, buffer, np.array([where.start]), data[None], detail.update is not None,
+            None if chosen.all() else chosen,
+        )  # fmt: skip
         frame.bulk.leave(step, lane, source)
 
 
@@ -458,7 +456,7 @@ def _bind_wait(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
 
 @runs("bulk_wait")
 def _run_wait(frame: KernelFrame, step: Step, active: Array | None) -> None:
-    frame.bulk.wait(step.detail, _lanes(frame, active))
+    frame.bulk.wait(step.detail, _lanes(frame, active), reads="read" in step.node.modifiers)
 
 
 @binds("proxy_nothing")

@@ -2,8 +2,8 @@
 
 A copy to shared memory reads the tensor when it is issued. It lands when no thread can run or a thread tests an
 mbarrier; it then reports its bytes to its mbarrier. Until then an access to its destination is an error. A copy from
-shared memory writes the tensor when it is issued; until its thread waits for its group, a write to its source is an
-error. Reads of the tensor before that wait are not checked, nor are races on the tensor.
+shared memory writes the tensor when it is issued (`bulk_writes`); until its thread waits for its group, a write to its
+source is an error.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import numpy as np
 from ptxdiff.emulator.binding.program import Step
 from ptxdiff.emulator.errors import ExecutionError, MemoryFault
 from ptxdiff.emulator.kernel import in_flight
+from ptxdiff.emulator.kernel.async_copy.bulk_writes import BulkWrites
 from ptxdiff.emulator.kernel.async_copy.tensor_maps import TensorMap, rows_of, swizzled
 from ptxdiff.emulator.kernel.in_flight import Groups, MemoryFrame, line_of
-from ptxdiff.emulator.kernel.memory.races import check_bulk_read
 from ptxdiff.emulator.kernel.memory.space import SHARED_BASE, Buffer
 from ptxdiff.emulator.numeric.vectorise import UNSIGNED, Array
 
@@ -64,6 +64,7 @@ class Bulk:
         self.flying: list[Coming] = []
         self.leaving: list[Leaving] = []
         self.groups = Groups(frame.lanes)
+        self.writes = BulkWrites(frame, self.groups)
 
     def _chunks(self, step: Step, found: TensorMap, lane: int, start: int, block: int) -> Array:
         """The offsets of a box's chunks in the shared memory of all blocks. start: the box's offset in its own
@@ -183,8 +184,7 @@ class Bulk:
             buffer, where = self.where(step, found, lane, address[inside], low, high)
             part = slice(low * found.size, high * found.size)
             chosen = np.flatnonzero(inside)
-            if self.frame.grid.races:
-                check_bulk_read(self.frame, step, lane, buffer, where.reshape(-1))
+            self.writes.read(step, lane, buffer, np.ascontiguousarray(where[:, 0]), where.shape[1])
             data[chosen, part] = buffer.bytes[where]
             if buffer.undefined is not None and buffer.undefined[where].any():
                 undefined = np.zeros_like(data)
@@ -300,10 +300,7 @@ class Bulk:
             if doubt[chosen, part].any():
                 mask = np.ones(1, np.uint8)
                 frame.refuse_undefined(step, mask, lanes[:1], f"a bulk copy to {buffer.name or 'global memory'}")
-            buffer.bytes[where] = data[chosen, part]
-            frame.grid.changes += 1
-            if buffer.undefined is not None:
-                buffer.undefined[where] = 0
+            self.writes.begin(step, lane, buffer, np.ascontiguousarray(where[:, 0]), data[chosen, part])
         self.leave(step, lane, offsets)
 
     def leave(self, step: Step, lane: int, offsets: Array) -> None:
@@ -340,8 +337,10 @@ class Bulk:
         """Close the group of each thread's copies from shared memory since its last one."""
         self.groups.commit(lanes)
 
-    def wait(self, left: int, lanes: Array) -> None:
-        """Wait until at most the last `left` groups of each thread are still being read."""
+    def wait(self, left: int, lanes: Array, *, reads: bool) -> None:
+        """Wait until at most the last `left` groups of each thread are in flight. reads: until they have read."""
+        if not reads:
+            self.writes.finish(left, lanes)
         mine = set(lanes.tolist())
         staying = []
         for one in self.leaving:

@@ -20,6 +20,7 @@ layout that replicates an element loads it in all its threads and stores it from
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from ptxdiff.emulator.kernel.memory import shared_access
 from ptxdiff.emulator.kernel.memory.array_code import ArrayCode
 from ptxdiff.emulator.kernel.memory.proxy_fences import ProxyFences, Writes
 from ptxdiff.emulator.kernel.memory.space import (
+    COPIES,
     READERS,
     STRONG_READERS,
     UPDATERS,
@@ -50,13 +52,15 @@ _BLOCKS = np.int64(1 << 24)
 """Flag: several blocks read the unit (in a grid with clusters: blocks of several clusters)."""
 _TIME = np.int64((1 << 24) - 1)
 _NONE = np.int64(0)
+_NOBODY, _SEVERAL = np.int64(-1), np.int64(-2)
+"""In place of the cluster whose bulk copies read a unit."""
 
 
 def shadow_of(frame: ThreadFrame, buffer: Buffer) -> Shadow:
     """The shadow of a buffer, made at its first access."""
     with frame.grid.lock:
         if buffer.shadow is None:
-            buffer.shadow = Shadow(len(buffer.bytes), frame.grid.unit("global"), frame.grid.lock)
+            buffer.shadow = Shadow(len(buffer.bytes), frame.grid.unit("global"))
         return buffer.shadow
 
 
@@ -278,6 +282,52 @@ def check_bulk_read(frame: ThreadFrame, step: Step, lane: int, buffer: Buffer, o
         raise frame.fault(MemoryFault, step, text + "fence.proxy.async lies between")
 
 
+def alone(frame: ThreadFrame, region: Any) -> AbstractContextManager[Any]:
+    """Held while an access to global memory is judged and recorded: blocks of other threads and forks wait."""
+    judged = frame.grid.races and isinstance(region, Buffer)
+    return shadow_of(frame, region).alone() if judged else nullcontext()
+
+
+def note_bulk_read(frame: ThreadFrame, lane: int, buffer: Buffer, offsets: Array, size: int) -> None:
+    """Record that a bulk copy reads rows of `size` bytes at offsets, for writes by other blocks.
+
+    Writes by the own cluster are not judged by it: a thread that has waited for the copy's mbarrier is behind the read.
+    """
+    shadow = shadow_of(frame, buffer)
+    readers, unit = shadow.made(COPIES), shadow.unit
+    units = shadow.units(*whole(offsets, size, unit))
+    cluster = int(frame.number[lane]) // (frame.grid.threads * frame.grid.cluster_size)
+    before = readers[units]
+    readers[units] = np.where((before < 0) & (before != _SEVERAL) | (before == cluster), cluster, _SEVERAL)
+
+
+def whole(offsets: Array, size: int, unit: int) -> tuple[Array, int]:
+    """The units that lie wholly in rows of bytes: the offsets of the first ones, and their bytes in each row.
+
+    Rows begin at the same distance from a unit, as the strides of tensors are multiples of 16.
+    """
+    first = -(-offsets // unit) * unit
+    return first, max(int(offsets[0] + size) // unit * unit - int(first[0]), 0)
+
+
+def _refuse_copied(
+    frame: ThreadFrame, step: Step, access: Access, lanes: Array, place: Place, buffer: Buffer, shadow: Shadow,
+    changes: Array,
+) -> None:  # fmt: skip
+    """Raise MemoryFault if lanes change bytes that a bulk copy of another block reads, in a kernel whose blocks do not
+    communicate."""
+    if frame.grid.synchronises or shadow.copies is None or not changes.any():
+        return
+    entry = shadow.copies[shadow.units(place.offsets, access.size)]
+    clusters = frame.number[lanes][:, None] // (frame.grid.threads * frame.grid.cluster_size)
+    bad = (entry != _NOBODY) & (entry != clusters) & changes[:, None]
+    if bad.any():
+        at = int(np.flatnonzero(bad.any(axis=1))[0])
+        where = f"{buffer.name or 'global memory'} at offset {int(place.offsets[at]) - buffer.residue}"
+        text = f"race: {frame.who(int(lanes[at]))} overwrites {where}, which a bulk copy of another block reads, and "
+        raise frame.fault(MemoryFault, step, text + "nothing orders them")
+
+
 def fence(frame: ThreadFrame, lanes: Array) -> None:
     """Record a proxy fence by lanes: what they wrote to global memory, and what happened before them, is visible to the
     async proxy for all that happens after the fence."""
@@ -346,6 +396,7 @@ def note_write(
     """
     shadow = shadow_of(frame, buffer)
     lanes = np.ascontiguousarray(lanes, np.int64)
+    _refuse_copied(frame, step, access, lanes, place, buffer, shadow, changes)
     if changes.any():
         me = frame.number[lanes][:, None]
         since = frame.order.block_time[lanes][:, None]
@@ -372,13 +423,14 @@ def note_write(
     _judge(frame, step, shared_access.PLAIN_WRITE, access, lanes, place, buffer, changes)
     now = np.int64(frame.order.clock) & _TIME
     _note_writers(shadow.made(WRITERS), *_covered(shadow, place.offsets, access), lanes, frame.number, now)
-    if frame.grid.copies_in_bulk:
+    if frame.grid.copies_in_bulk and step.facts.proxy != "async":
         _unfenced(frame, buffer, shadow.units(place.offsets, access.size))
 
 
 def note_update(frame: ThreadFrame, step: Step, access: Access, lanes: Array, place: Place, buffer: Buffer) -> None:
     """Record an atomic operation; raises MemoryFault where another thread's store is not ordered with it."""
     shadow = shadow_of(frame, buffer)
+    _refuse_copied(frame, step, access, lanes, place, buffer, shadow, np.ones(len(lanes), np.bool_))
     units = shadow.units(place.offsets, access.size)
     me = frame.number[lanes][:, None]
     since = frame.order.block_time[lanes][:, None]
@@ -393,7 +445,8 @@ def note_update(frame: ThreadFrame, step: Step, access: Access, lanes: Array, pl
         verb = "overwrites" if step.kind == "st" else "updates"
         _refuse(frame, step, lanes, place, buffer, entry, bad, verb, "read")
     _judge(frame, step, shared_access.STRONG_WRITE, access, lanes, place, buffer)
-    _unfenced(frame, buffer, units)
+    if step.facts.proxy != "async":
+        _unfenced(frame, buffer, units)
     _note_last(frame, shadow.made(UPDATERS), units, me, since)
 
 

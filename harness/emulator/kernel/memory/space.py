@@ -7,9 +7,10 @@ are far apart, so an access beyond one does not hit another.
 from __future__ import annotations
 
 import ctypes
+import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,7 +43,7 @@ RANK_BITS = 24
 """The lowest bit of the block's rank in an address of a cluster's shared memory, as on Hopper."""
 
 
-WRITERS, READERS, UPDATERS, STRONG_READERS = range(4)
+WRITERS, READERS, UPDATERS, STRONG_READERS, COPIES = range(5)
 """Kinds of entries of a `Shadow`."""
 _WRITING = (shared_access.PLAIN_WRITE, shared_access.STRONG_WRITE, shared_access.LANDING)
 _CONFLICTS = (
@@ -61,30 +62,32 @@ class Shadow:
     """For each unit of a buffer, its last writer, reader and updater, and its last strong reader; -1: none.
 
     Each is None before the first write, read, atomic operation or strong load: most buffers are only read, or written.
-    lock: held while entries are made. `shared`: whether forks of this process see each other's entries.
+    `shared`: whether forks of this process see each other's entries.
     """
 
-    def __init__(self, size: int, unit: int, lock: AbstractContextManager[Any], *, shared: bool = False) -> None:
+    def __init__(self, size: int, unit: int, *, shared: bool = False) -> None:
         self.unit = unit
         self.count = size // unit + 1
         self._lock = forks.Lock() if shared else None
-        self._lock_of_threads = lock
-        self._made = forks.shared_zeros(4, np.uint8) if shared else np.zeros(4, np.uint8)
+        self._lock_of_threads = threading.Lock()
+        self._made = forks.shared_zeros(5, np.uint8) if shared else np.zeros(5, np.uint8)
         self._entries: dict[int, Array] = {}
         if shared:
-            self._entries = {kind: forks.shared_zeros(self.count, np.int64) for kind in range(4)}
+            self._entries = {kind: forks.shared_zeros(self.count, np.int64) for kind in range(5)}
+
+    def alone(self) -> AbstractContextManager[Any]:
+        """Held while an access looks at entries and makes its own: of two at once, the second has to see the first."""
+        return self._lock.held() if self._lock else self._lock_of_threads
 
     def _of(self, kind: int) -> Array | None:
         return self._entries[kind] if self._made[kind] else None
 
     def made(self, kind: int) -> Array:
-        """The entries of a kind; at its first access, they say that there was none before."""
+        """The entries of a kind; at its first access, they say that there was none before. `alone` is held."""
         if not self._made[kind]:
-            with self._lock_of_threads, self._lock.held() if self._lock else nullcontext():
-                if not self._made[kind]:
-                    self._entries[kind] = self._entries.get(kind, np.empty(self.count, np.int64))
-                    self._entries[kind].fill(-1)
-                    self._made[kind] = 1
+            self._entries[kind] = self._entries.get(kind, np.empty(self.count, np.int64))
+            self._entries[kind].fill(-1)
+            self._made[kind] = 1
         return self._entries[kind]
 
     @property
@@ -106,6 +109,11 @@ class Shadow:
     def strong_readers(self) -> Array | None:
         """The last strong loads."""
         return self._of(STRONG_READERS)
+
+    @property
+    def copies(self) -> Array | None:
+        """The clusters whose bulk copies have read."""
+        return self._of(COPIES)
 
     def units(self, offsets: Array, size: int) -> Array:
         """The units that accesses of `size` bytes touch, one row for each access."""
@@ -150,11 +158,11 @@ class Buffer:
         self.undefined: Array | None = None if self.defined else np.full(len(padded), 0xFF, np.uint8)
         self.shadow: Shadow | None = None
 
-    def share(self, unit: int, lock: AbstractContextManager[Any]) -> None:
-        """Let later forks of this process see each other's accesses. unit, lock: of the shadow."""
+    def share(self, unit: int) -> None:
+        """Let later forks of this process see each other's accesses. unit: of the shadow."""
         self.bytes = _shared(self.bytes)
         self.undefined = None if self.undefined is None else _shared(self.undefined)
-        self.shadow = Shadow(len(self.bytes), unit, lock, shared=True)
+        self.shadow = Shadow(len(self.bytes), unit, shared=True)
 
     @property
     def address(self) -> int:
