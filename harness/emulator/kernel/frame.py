@@ -457,12 +457,14 @@ class KernelFrame(MemoryFrame):
                 text = f"race: {self.who(int(lanes[at]))} reads shared memory at offset {offset}, which another thread"
                 raise self.fault(MemoryFault, step, f"{text} wrote, and no barrier lies between")
         elif isinstance(region, Buffer):
+            self._refuse_written(step, access, lanes, place, "reads")
             note_read(self, step, access, lanes, place, region)
 
     def _check_update(self, step: Step, access: Access, lanes: Array, place: Place) -> None:
         """Record an atomic operation; raises MemoryFault where another thread's store is not ordered with it."""
         region = place.region
         if isinstance(region, Buffer):
+            self._refuse_written(step, access, lanes, place, "updates")
             note_update(self, step, access, lanes, place, region)
         elif isinstance(region, Shared):
             bad = region.note_update(place.offsets, access.size, lanes)
@@ -516,4 +518,10 @@ class KernelFrame(MemoryFrame):
                 text = f"race: {self.who(int(lanes[at]))} overwrites shared memory at offset {offset}, which another"
                 raise self.fault(MemoryFault, step, f"{text} thread read or wrote, and no barrier lies between")
         elif isinstance(region, Buffer):
+            self._refuse_written(step, access, lanes[changes], Place(region, place.offsets[changes]), "overwrites")
             note_write(self, step, access, lanes, place, region, changes)
+
+    def _refuse_written(self, step: Step, access: Access, lanes: Array, place: Place, verb: str) -> None:
+        """Raise MemoryFault if lanes access bytes of global memory that a bulk copy may still write."""
+        if self.bulk.writing:
+            self.bulk.refuse_written(step, access, lanes, place, verb)

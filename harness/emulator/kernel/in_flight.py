@@ -16,6 +16,7 @@ import numpy as np
 from ptxdiff.emulator.binding.program import ReadSlot, Step
 from ptxdiff.emulator.errors import ExecutionError, MemoryFault
 from ptxdiff.emulator.kernel.async_copy.mbarrier_phases import Barrier
+from ptxdiff.emulator.kernel.memory.consistency import Between
 from ptxdiff.emulator.kernel.memory.space import Access, Buffer, Place, Shared
 from ptxdiff.emulator.kernel.memory.unit_marks import UnitCounts
 from ptxdiff.emulator.kernel.observer import KernelObserver
@@ -27,6 +28,7 @@ class MemoryFrame(ThreadFrame, ABC):
     """A frame as asynchronous work sees it: how it reaches memory and mbarriers, and who observes it."""
 
     observer: KernelObserver | None = None
+    between: Between | None
     shared: Shared
     owned: Owned
     barriers: dict[int, Barrier]

@@ -23,7 +23,6 @@ from ptxdiff.emulator.kernel.async_copy.tensor_maps import BYTES, COUNTS, Tensor
 from ptxdiff.emulator.kernel.builder import KernelBuilder
 from ptxdiff.emulator.kernel.frame import KernelFrame
 from ptxdiff.emulator.kernel.memory.access import address, update_of
-from ptxdiff.emulator.kernel.memory.races import check_bulk_read
 from ptxdiff.emulator.kernel.memory.space import PARAMETER_WINDOW, SHARED_WINDOW, Access, Buffer
 from ptxdiff.emulator.kernel.warp.matrices import active_warps
 from ptxdiff.emulator.machine.operations import runs
@@ -176,7 +175,7 @@ def _run_to_shared(frame: KernelFrame, step: Step, active: Array | None) -> None
         else:
             buffer, where = _global(frame, step, lane, what, size)
             if frame.grid.races:
-                check_bulk_read(frame, step, lane, buffer, np.arange(where.start, where.stop))
+                frame.bulk.check_read(step, lane, buffer, np.arange(where.start, where.stop))
             data = buffer.bytes[where].reshape(-1, _PIECE).copy()
             doubt = None if buffer.undefined is None else buffer.undefined[where].reshape(-1, _PIECE).copy()
         places_of = _shared(frame, step, lane, to, size, own=False)
@@ -225,6 +224,8 @@ def _run_store(frame: KernelFrame, step: Step, active: Array | None) -> None:
             frame.refuse_undefined(step, np.ones(1, np.uint8), np.array([lane]), name)
         if detail.update is not None:
             data = _reduced(frame, step, lane, buffer, where, data)
+        written = np.flatnonzero(chosen)
+        frame.bulk.write(step, lane, buffer, where.start + written, data[written], detail.update is not None)
         frame.grid.changes += 1
         buffer.bytes[where] = np.where(chosen, data, buffer.bytes[where])
         if buffer.undefined is not None:
@@ -461,7 +462,7 @@ def _bind_wait(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
 
 @runs("bulk_wait")
 def _run_wait(frame: KernelFrame, step: Step, active: Array | None) -> None:
-    frame.bulk.wait(step.detail, _lanes(frame, active))
+    frame.bulk.wait(step.detail, _lanes(frame, active), step.bound.modifiers.get("read") is not None)
 
 
 @binds("proxy_nothing")

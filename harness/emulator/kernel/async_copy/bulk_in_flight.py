@@ -2,8 +2,8 @@
 
 A copy to shared memory reads the tensor when it is issued. It lands when no thread can run or a thread tests an
 mbarrier; it then reports its bytes to its mbarrier. Until then an access to its destination is an error. A copy from
-shared memory writes the tensor when it is issued; until its thread waits for its group, a write to its source is an
-error. Reads of the tensor before that wait are not checked, nor are races on the tensor.
+shared memory writes the tensor when it is issued. Until its thread waits for its group, a write to its source is an
+error, and so is an access to what it writes until a wait without `.read`. Then it counts as written by that thread.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from ptxdiff.emulator.errors import ExecutionError, MemoryFault
 from ptxdiff.emulator.kernel import in_flight
 from ptxdiff.emulator.kernel.async_copy.tensor_maps import TensorMap, rows_of, swizzled
 from ptxdiff.emulator.kernel.in_flight import Groups, MemoryFrame, line_of
-from ptxdiff.emulator.kernel.memory.races import check_bulk_read
-from ptxdiff.emulator.kernel.memory.space import SHARED_BASE, Buffer
+from ptxdiff.emulator.kernel.memory.races import check_bulk_read, note_update, note_write
+from ptxdiff.emulator.kernel.memory.space import SHARED_BASE, Access, Buffer, Place
 from ptxdiff.emulator.numeric.vectorise import UNSIGNED, Array
 
 
@@ -56,6 +56,19 @@ class Leaving:
     group: int
 
 
+@dataclass
+class Writing:
+    """Bytes of global memory that a copy may still write: the lane that issued it, its group, whether it is a
+    reduction, and the bytes as accesses of one unit each."""
+
+    step: Step
+    lane: int
+    group: int
+    reduces: bool
+    access: Access
+    place: Place
+
+
 class Bulk:
     """The bulk copies of a frame, with groups of each lane's copies from shared memory."""
 
@@ -63,6 +76,7 @@ class Bulk:
         self.frame = frame
         self.flying: list[Coming] = []
         self.leaving: list[Leaving] = []
+        self.writing: list[Writing] = []
         self.groups = Groups(frame.lanes)
 
     def _chunks(self, step: Step, found: TensorMap, lane: int, start: int, block: int) -> Array:
@@ -184,7 +198,7 @@ class Bulk:
             part = slice(low * found.size, high * found.size)
             chosen = np.flatnonzero(inside)
             if self.frame.grid.races:
-                check_bulk_read(self.frame, step, lane, buffer, where.reshape(-1))
+                self.check_read(step, lane, buffer, where.reshape(-1))
             data[chosen, part] = buffer.bytes[where]
             if buffer.undefined is not None and buffer.undefined[where].any():
                 undefined = np.zeros_like(data)
@@ -300,6 +314,7 @@ class Bulk:
             if doubt[chosen, part].any():
                 mask = np.ones(1, np.uint8)
                 frame.refuse_undefined(step, mask, lanes[:1], f"a bulk copy to {buffer.name or 'global memory'}")
+            self.write(step, lane, buffer, where.reshape(-1), data[chosen, part].reshape(-1))
             buffer.bytes[where] = data[chosen, part]
             frame.grid.changes += 1
             if buffer.undefined is not None:
@@ -340,20 +355,88 @@ class Bulk:
         """Close the group of each thread's copies from shared memory since its last one."""
         self.groups.commit(lanes)
 
-    def wait(self, left: int, lanes: Array) -> None:
-        """Wait until at most the last `left` groups of each thread are still being read."""
-        mine = set(lanes.tolist())
-        staying = []
-        for one in self.leaving:
-            if one.lane in mine and one.group < self.groups.closed[one.lane] - left:
-                shared, frame = self.frame.shared, self.frame
-                frame.owned.sources.add(one.offsets, 16, -1)
-                if frame.grid.races:
-                    member = int(frame.member[one.lane])
-                    shared.note_finished_read(one.offsets, 16, np.full(len(one.offsets), one.lane), member)
-            else:
-                staying.append(one)
-        self.leaving = staying
+    def wait(self, left: int, lanes: Array, reads: bool) -> None:
+        """Wait until at most the last `left` groups of each thread are under way; reads: are still being read."""
+        frame, mine = self.frame, set(lanes.tolist())
+
+        def over(one: Leaving | Writing) -> bool:
+            return one.lane in mine and one.group < int(self.groups.closed[one.lane]) - left
+
+        for read in filter(over, self.leaving):
+            frame.owned.sources.add(read.offsets, 16, -1)
+            if frame.grid.races:
+                member = int(frame.member[read.lane])
+                frame.shared.note_finished_read(read.offsets, 16, np.full(len(read.offsets), read.lane), member)
+        self.leaving = [one for one in self.leaving if not over(one)]
+        if reads:
+            return
+        written, self.writing = list(filter(over, self.writing)), [one for one in self.writing if not over(one)]
+        for one in written:
+            self._note_write(one, np.zeros(len(one.place.offsets), np.bool_))
+
+    # to global memory ------------------------------------------------------------------------------------
+
+    def write(self, step: Step, lane: int, buffer: Buffer, where: Array, data: Array, reduces: bool = False) -> None:
+        """Record that a copy is about to write bytes of global memory, and may do so until its thread waits for it.
+
+        where: their offsets in the buffer. Raises MemoryFault if another access to them is not ordered before it. Where
+        the box covers a part of a unit, that unit is not judged.
+        """
+        if not self.frame.grid.races:
+            return
+        size = self.frame.grid.unit("global")
+        units, covered = np.unique(where // size, return_counts=True)
+        units = units[covered == size]
+        changes = np.isin(units, where[buffer.bytes[where] != data] // size)
+        access, place = Access("global", 0, 8 * size, 1), Place(buffer, units * size)
+        other = place if reduces else Place(buffer, place.offsets[changes])
+        lanes = np.full(len(other.offsets), lane)
+        self.refuse_written(step, access, lanes, other, "reduces" if reduces else "copies to")
+        one = Writing(step, lane, int(self.groups.closed[lane]), reduces, access, place)
+        self._note_write(one, changes)
+        self.writing.append(one)
+
+    def _note_write(self, one: Writing, changes: Array) -> None:
+        """Record the bytes of a copy as written by its thread now."""
+        frame, buffer = self.frame, one.place.region
+        assert isinstance(buffer, Buffer)
+        lanes = np.full(len(one.place.offsets), one.lane)
+        if one.reduces:
+            note_update(frame, one.step, one.access, lanes, one.place, buffer)
+        else:
+            note_write(frame, one.step, one.access, lanes, one.place, buffer, changes)
+            if frame.between is not None:
+                frame.between.write(one.step, one.access, lanes, one.place, changes)
+        if (proxy := frame.proxies.get(id(buffer))) is not None:
+            proxy.clear(one.place.offsets // one.access.size)
+
+    def check_read(self, step: Step, lane: int, buffer: Buffer, where: Array) -> None:
+        """Raise MemoryFault if a lane's copy reads bytes of global memory that a thread or another copy wrote, and that
+        is not ordered before it. where: the offset of each byte in the buffer, or of one in each unit."""
+        if self.writing:
+            access = Access("global", 0, 8, 1)
+            self.refuse_written(step, access, np.full(len(where), lane), Place(buffer, where), "copies from")
+        check_bulk_read(self.frame, step, lane, buffer, where)
+
+    def refuse_written(self, step: Step, access: Access, lanes: Array, place: Place, verb: str) -> None:
+        """Raise MemoryFault if lanes access bytes of global memory that a copy may still write."""
+        for one in self.writing:
+            if one.place.region is not place.region or (one.reduces and verb == "reduces"):
+                continue
+            unit = one.access.size
+            theirs = place.offsets[:, None] // unit + np.arange(max(access.size // unit, 1))
+            found = np.flatnonzero(np.isin(theirs, one.place.offsets // unit).any(axis=1))
+            if len(found):
+                buffer, offset = place.region, int(place.offsets[found[0]])
+                assert isinstance(buffer, Buffer)
+                text = (
+                    f"race: {self.frame.who(int(lanes[found[0]]))} {verb} {buffer.name or 'global memory'} at offset "
+                )
+                text += f"{offset - buffer.residue}, which the bulk copy in line {line_of(self.frame, one.step)} still "
+                text += f"writes{self.groups.missing(one.lane, one.group, 'cp.async.bulk')}, without .read"
+                raise self.frame.fault(MemoryFault, step, text)
+
+    # what others ask -------------------------------------------------------------------------------------
 
     def reader(self, units: Array) -> str:
         """See `Owner`."""
