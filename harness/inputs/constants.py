@@ -25,6 +25,8 @@ _RELATED = 8
 """Numbers for which two inputs with such a difference, sum or quotient are made."""
 _BESIDE = 12
 """Units of one input with which each such relation is solved for the other."""
+_SIMPLE = (2, 3, 5, 7, 8, 10, 16, 77, 100, 1001)
+"""Values that a number relates to others by a product, a quotient or a shift."""
 _ULPS = range(-2, 3)
 """Beside a quotient of floats: the product of each of these may be the number."""
 
@@ -121,6 +123,32 @@ def relations(
             others = [value - number, value + number, number - value, value * number, number / value]
         rows = [np.concatenate([rows[0], *[units] * 5]), np.concatenate([rows[1], *(_cut(fmt, v) for v in others)])]
     return (rows[0], rows[1]) if rows else (np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+def simple_relations(fmt: Format, plain: Sequence[int], numbers: Sequence[int | float]) -> tuple[Codes, Codes]:
+    """The same for small values, whose products and quotients are exact: a number of the code is their product, its
+    upper half or their quotient, one is the other times a number, shifted by it, its double or its square."""
+    width, mask = fmt.unit_bits, (1 << fmt.unit_bits) - 1
+    pairs = [(u, v) for u in _SIMPLE for v in (u * u, 2 * u, u >> 1)]
+    for n in (n for at, n in enumerate(plain) if n and (at < _RELATED or n < 1 << 8)):
+        pairs += [(u, v) for u in _SIMPLE for v in (n // u, u * n, *(u * n + b for b in plain[:_SOLVED_THREE]))]
+        pairs += [(u, v) for u in _SIMPLE if n < width for v in (u << n, u >> n)]
+        pairs += [(u, -(-(n << width) // u)) for u in (1 << width // 2, mask // 3, mask // 2)]
+    rows = [np.array([_signed(c & mask) for c in row], np.int64) for row in zip(*pairs, strict=True)]
+    if not (fmt.is_float and fmt.code_bits > 8 and fmt.codes_per_unit == 1):
+        return rows[0], rows[1]
+    near = np.array([1.0, 2, 0.5, 4, 0.25, 1.5, 3, -1, -2, -0.5, -1.5])
+    number, value = (g.reshape(-1) for g in np.meshgrid([1.0, *_values(numbers)[:_RELATED]], near))
+    half = number / 2 + value
+    with np.errstate(all="ignore"):
+        others = [value - number, value + number, number - value, value * number, number / value, value * value]
+    firsts, seconds = [*[value] * len(others), half], [*others, number - half]
+    one, other = (np.concatenate([_cut(fmt, v) for v in values]) for values in (firsts, seconds))
+    return np.concatenate([rows[0], one]), np.concatenate([rows[1], other])
+
+
+def _signed(code: int) -> int:
+    return code - (1 << 64) if code >> 63 else code
 
 
 Codes = NDArray[np.int64]

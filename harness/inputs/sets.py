@@ -20,7 +20,7 @@ from ptxdiff.inputs.outputs import output_inputs
 from ptxdiff.inputs.patterns import combinations, neighbour_inputs, pattern_inputs, special_units
 from ptxdiff.inputs.rounding import rounding_inputs, sticky_inputs
 from ptxdiff.inputs.ties import tie_codes
-from ptxdiff.inputs.words import constant_pairs, constant_words, word_inputs
+from ptxdiff.inputs.words import constant_pairs, constant_relations, constant_words, word_inputs
 from ptxdiff.model.arguments import format_of, units_of_hard_cases, values_of
 from ptxdiff.model.case import Case
 from ptxdiff.model.constants import constants_of
@@ -128,12 +128,13 @@ def word_sets(case: Case, effort: str, variant: Variant, pack: int) -> list[Inpu
     """The sets whose inputs are what one invocation reads at a pack: tuples of `pack` inputs.
 
     `all-words-4/1` has all tuples, if they have at most as many bits as run exhaustively. Else there are `words-4/1`,
-    made from the formats and the reference's thresholds, and `constants-4/1` and `constants-pairs-4/1`, made from the
-    numbers in the variant's code. None where an invocation reads a single code.
+    made from the formats and the reference's thresholds, and `constants-4/1`, `constants-pairs-4/1` and
+    `constants-relations-4/1`, made from the numbers in the variant's code. None where an invocation reads a
+    single code.
     """
     if runs_all_words(case, effort, pack):
         return [all_words(case, pack)]
-    of_code = [_constant_words(_Ref(case), _Ref(variant), pack, pairs) for pairs in (False, True)]
+    of_code = [_constant_words(_Ref(case), _Ref(variant), pack, part) for part in _OF_CODE]
     made = [_words(_Ref(case), effort, pack), *of_code]
     return [s for s in made if s.count]
 
@@ -143,7 +144,7 @@ def has_tuples(name: str) -> bool:
     return bool(_TUPLES.match(name))
 
 
-_TUPLES = re.compile(r"(all-words|words|constants|constants-pairs)-\d+(-full)?/")
+_TUPLES = re.compile(r"(all-words|words|constants(-pairs|-relations)?)-\d+(-full)?/")
 
 
 def tuple_bits(case: Case, pack: int) -> int:
@@ -174,15 +175,17 @@ def _words(case_ref: _Ref, effort: str, pack: int) -> InputSet:
     return _tuples(f"words-{pack}{'' if effort == 'quick' else '-full'}/1", formats, columns, pack)
 
 
+_OF_CODE = {"": constant_words, "-pairs": constant_pairs, "-relations": constant_relations}
+
+
 @functools.lru_cache(maxsize=64)
-def _constant_words(case_ref: _Ref, variant_ref: _Ref, pack: int, pairs: bool) -> InputSet:
+def _constant_words(case_ref: _Ref, variant_ref: _Ref, pack: int, part: str) -> InputSet:
     case: Case = case_ref.of
     formats = {name: format_of(a) for name, a in case.inputs.items()}
     inside = functools.partial(within, case.domain, formats)
     numbers = constants_of(variant_ref.of)
-    make = constant_pairs if pairs else constant_words
-    columns = make(formats, pack, numbers, None if case.domain is None else inside)
-    return _tuples(f"constants{'-pairs' if pairs else ''}-{pack}/1", formats, columns, pack)
+    columns = _OF_CODE[part](formats, pack, numbers, None if case.domain is None else inside)
+    return _tuples(f"constants{part}-{pack}/1", formats, columns, pack)
 
 
 @functools.lru_cache(maxsize=32)

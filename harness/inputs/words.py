@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxdiff.inputs.constants import near_numbers, numbers_as_bits, units_beside
+from ptxdiff.inputs.constants import near_numbers, numbers_as_bits, relations, simple_relations, units_beside
 from ptxdiff.inputs.edges import edge_codes
 from ptxdiff.references.formats import F32, U16, U32, U64, Format, encode
 
@@ -34,6 +34,8 @@ _ONE_LANE, _TWO_VALUES, _TWO_LANES, _PRODUCT, _ORTHOGONAL, _TWO_WORDS = (1 << k 
 """
 _TWO_NUMBERS = 1 << 13
 """Elements of the tuples in which two numbers of the code, or one and another value, stand together."""
+_RELATIONS, _LEAST_RELATED = 1 << 13, 96
+"""Elements of the tuples in which a number relates two lanes, and the least tuples of every two."""
 _ORDINARY = 64
 """Ordinary codes of a format; a lane without a special value has one of them."""
 _PRIMES = (5, 7, 11, 13, 17, 31, 61, 127)
@@ -133,6 +135,19 @@ def constant_pairs(
     if not _has_tuples(lanes) or not numbers:
         return [np.zeros(0, dtype=np.int64) for _ in formats]
     return _columns(formats, pack, lanes.units(_numbers_beside(lanes, numbers)), inside)
+
+
+def constant_relations(
+    formats: Mapping[str, Format], pack: int, numbers: Sequence[Number], inside: Inside | None
+) -> list[Codes]:
+    """Storage units of every input, in tuples of `pack` elements: two lanes, two words or all lanes of an input in
+    turn that a number of the asm relates, as where one is the other and the number, or both make the number."""
+    lanes = _Lanes(tuple(formats.values()), pack)
+    if not _has_tuples(lanes) or not numbers:
+        return [np.zeros(0, dtype=np.int64) for _ in formats]
+    codes = np.concatenate([_related_lanes(lanes, numbers), _chains(lanes, numbers)])
+    made = np.concatenate([lanes.units(codes), *_related_words(lanes, numbers)])
+    return _columns(formats, pack, made, inside)
 
 
 def _has_tuples(lanes: _Lanes) -> bool:
@@ -510,6 +525,72 @@ def _numbers_beside(lanes: _Lanes, numbers: Sequence[Number]) -> Codes:
         changed[:, group] = rows
         made.append(changed)
     return np.concatenate(made)
+
+
+def _related_lanes(lanes: _Lanes, numbers: Sequence[Number]) -> Codes:
+    """Two lanes of one format that a number relates, for every two lanes, with all others ordinary. Of lanes of a byte,
+    any two values stand in every two lanes by chance."""
+    two = [
+        (i, j) for i, j in itertools.combinations(range(len(lanes.single)), 2)
+        if lanes.single[i] == lanes.single[j] and lanes.single[i].code_bits > 8
+    ]  # fmt: skip
+    made = [np.zeros((0, len(lanes.single)), dtype=np.int64)]
+    room = max(_LEAST_RELATED, _RELATIONS // lanes.pack // max(1, len(two)))
+    pairs = {f: _pairs(f, numbers) for f in {lanes.single[i] for i, _ in two}}
+    for number, (i, j) in enumerate(two):
+        one, other = pairs[lanes.single[i]]
+        some = np.random.default_rng([_SEED, number]).permutation(len(one))[:room]
+        changed = _backgrounds(lanes, len(some), 10_000 + number)[2].copy()
+        changed[:, i], changed[:, j] = one[some], other[some]
+        made.append(changed)
+    return np.concatenate(made)
+
+
+def _related_words(lanes: _Lanes, numbers: Sequence[Number]) -> Iterator[Codes]:
+    """Units in which a number relates two registers that hold several lanes each, with all others ordinary."""
+    two = list(itertools.combinations(lanes.words, 2)) if lanes.words and lanes.words[0][1] > 1 else []
+    if not two or lanes.words[0][1] * lanes.words[0][2] != REGISTER:
+        return
+    room = max(_LEAST_RELATED, _RELATIONS // lanes.pack // len(two))
+    one, other = _pairs(U32, numbers)
+    for number, (first, second) in enumerate(two):
+        some = np.random.default_rng([_SEED, number]).permutation(len(one))[:room]
+        units = lanes.units(_backgrounds(lanes, len(some), 11_000 + number)[2])
+        _put(units, first, one[some])
+        _put(units, second, other[some])
+        yield units
+
+
+def _pairs(fmt: Format, numbers: Sequence[Number]) -> tuple[Codes, Codes]:
+    """Codes of one format, side by side, that a number of the code relates (`relations`); in both orders."""
+    plain = numbers_as_bits(fmt, numbers)
+    rng = np.random.default_rng(_SEED)
+    made = [relations(fmt, plain, numbers, rng), simple_relations(fmt, plain, numbers)]
+    one, other = (np.concatenate([pair[k] for pair in made]) for k in (0, 1))
+    return np.concatenate([one, other]), np.concatenate([other, one])
+
+
+def _chains(lanes: _Lanes, numbers: Sequence[Number]) -> Codes:
+    """Lanes of an input of which each is one step from the lane before: a sum, a difference, a product, an xor or a
+    shift with a number; those of other inputs are ordinary."""
+    made = [np.zeros((0, len(lanes.single)), dtype=np.int64)]
+    for number, group in enumerate(_same_formats(lanes)[: len(lanes.formats)]):
+        fmt = lanes.single[group[0]]
+        steps = list(dict.fromkeys([*(n for n in _plain_numbers(fmt, numbers) if n), 2, 3]))[:_NUMBERS]
+        begins = [*_few(fmt)[:4].tolist(), *range(2, 5), *_ordinary(fmt)[:3].tolist()]
+        rows = [_chain(begin, n, fmt, len(group), how) for n in steps for how in range(5) for begin in begins]
+        changed = _backgrounds(lanes, len(rows), 12_000 + number)[2].copy()
+        changed[:, group] = np.stack(rows)
+        made.append(changed)
+    return np.concatenate(made)
+
+
+def _chain(begin: int, n: int, fmt: Format, count: int, how: int) -> Codes:
+    codes, mask = [begin & _bits(fmt)], _bits(fmt)
+    for _ in range(count - 1):
+        x = codes[-1]
+        codes.append((x + n, x - n, x * n, x ^ n, x << n % fmt.code_bits)[how] & mask)
+    return _as_codes(codes)
 
 
 def _mixed(numbers: Sequence[int], few: Codes, count: int) -> Codes:

@@ -7,8 +7,12 @@ import collections
 import copy
 import ctypes
 import decimal
+import enum
 import io
+import pathlib
 import random
+import types
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -59,6 +63,131 @@ class Attributes:
         raise TypeError("not to be copied")
 
 
+class OtherNumber(int):
+    def __int__(self):
+        return 0
+
+    __index__ = __int__
+
+
+class OtherFloat(float):
+    def __float__(self):
+        return 0.0
+
+
+class OtherText(str):
+    def __str__(self):
+        return ""
+
+    def encode(self, *_):
+        return b""
+
+
+class OtherBytes(bytes):
+    def __bytes__(self):
+        return b""
+
+
+class OtherList(list):
+    def __iter__(self):
+        return iter(())
+
+
+class OtherTuple(tuple):
+    __slots__ = ()
+
+    def __iter__(self):
+        return iter(())
+
+
+class OtherSet(set):
+    def __iter__(self):
+        return iter(())
+
+
+class OtherMap(dict):
+    def keys(self):
+        return []
+
+    items = values = __iter__ = keys
+
+
+class SaysNumber:
+    """It says that it is an int, and is none."""
+
+    def __init__(self, by):
+        self.by = by
+
+    @property
+    def __class__(self):
+        return int
+
+
+class SaysEnum(SaysNumber):
+    @property
+    def __class__(self):
+        return enum.Enum
+
+
+class SaysFunction(SaysNumber):
+    @property
+    def __class__(self):
+        return types.BuiltinFunctionType
+
+
+class SaysPath(SaysNumber):
+    @property
+    def __class__(self):
+        return pathlib.PurePosixPath
+
+    def __str__(self):
+        return ""
+
+
+class AnswersAll(type):
+    def __getattr__(cls, name):
+        return 5
+
+
+class Ratio(Fraction):
+    pass
+
+
+class Place(pathlib.PurePosixPath):
+    pass
+
+
+class NoAttributes:
+    """It says that it has no attributes."""
+
+    def __init__(self, by):
+        object.__setattr__(self, "by", by)
+
+    def __getattribute__(self, name):
+        return {} if name == "__dict__" else object.__getattribute__(self, name)
+
+
+class OtherAttributes:
+    __slots__ = ("_hidden", "by")
+
+    def __init__(self, by):
+        self._hidden = {"by": by}
+
+    @property
+    def __dict__(self):
+        return {}
+
+
+class OtherSlot:
+    __slots__ = ("by",)
+
+    def __init__(self, by):
+        self.by = by
+
+    def __getattribute__(self, name):
+        return 0 if name == "by" else object.__getattribute__(self, name)
+
+
 def with_attribute(value, by):
     value.by = by
     return value
@@ -100,6 +229,19 @@ ENCODED = {
     "a user's exception": Fault,
     "a user's tensor": lambda by: torch.tensor([by]).as_subclass(Tensor),
     "an object that refuses copies": Attributes,
+    "an attribute of a fraction": lambda by: with_attribute(Ratio(1), by),
+    "an attribute of a path": lambda by: with_attribute(Place("a"), by),
+    "an int with another number": OtherNumber,
+    "a float with another number": OtherFloat,
+    "a str with another text": lambda by: OtherText(str(by)),
+    "bytes with other bytes": lambda by: OtherBytes([by]),
+    "a list that shows none of its values": lambda by: OtherList([by]),
+    "a tuple that shows none of its values": lambda by: OtherTuple([by]),
+    "a set that shows none of its values": lambda by: OtherSet([by]),
+    "a dict that shows none of its values": lambda by: OtherMap({"by": by}),
+    "an object that hides its attributes": NoAttributes,
+    "an object with other attributes than it has": OtherAttributes,
+    "an object whose slot says otherwise": OtherSlot,
 }
 
 REFUSED = {
@@ -109,6 +251,11 @@ REFUSED = {
     "a tensor without memory": lambda by: torch.zeros(by, device="meta"),
     "a sparse tensor": lambda by: torch.eye(by).to_sparse(),
     "a generator": lambda by: (n for n in [by]),
+    "a class that has every attribute": lambda by: AnswersAll("Any", (), {"by": by}),
+    "an object that says it is an int": SaysNumber,
+    "an object that says it is an enum": SaysEnum,
+    "an object that says it is a function": SaysFunction,
+    "an object that says it is a path": SaysPath,
     "a user's deque whose copies leave it out": lambda by: LeavesOut([by]),
 }
 

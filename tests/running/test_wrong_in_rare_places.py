@@ -78,7 +78,7 @@ ONE = "{ .reg .pred p; WRONG mov.b32 $0, $2; mov.b32 $1, $3; @p xor.b32 $1, $1, 
 PAIRS = {"equal": "setp.eq.u32 p, $2, $3;", "nowhere": "setp.ne.u32 p, $2, $2;"}
 
 
-SHOWN = {"neighbours/1", "words-2/1", "constants-2/1", "constants-pairs-2/1"}
+SHOWN = {"neighbours/1", "words-2/1", "constants-2/1", "constants-pairs-2/1", "constants-relations-2/1"}
 """The sets with equal neighbours."""
 
 

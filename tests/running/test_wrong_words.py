@@ -74,6 +74,11 @@ BYTES_OF_A_WORD = {
     "minus zero as a float32": "setp.eq.f32 p, $1, 0f00000000; setp.ne.and.u32 p, $1, 0, p;",
     "infinity as a float32": "setp.eq.f32 p, $1, 0f7f800000;",
 }
+STEPS = (
+    "bfe.u32 t, $1, 0, 8; bfe.u32 u, $1, 8, 8; sub.u32 v, u, t; setp.eq.s32 p, v, {0}; "
+    "bfe.u32 t, $1, 16, 8; sub.u32 v, t, u; setp.eq.and.s32 p, v, {0}, p; "
+    "bfe.u32 u, $1, 24, 8; sub.u32 v, u, t; setp.eq.and.s32 p, v, {0}, p;"
+)
 OTHERS = {
     "two bytes zero": (U8, 2, "and.b32 t, $1, 0xffff; setp.eq.u32 p, t, 0;"),
     "two equal bytes": (U8, 2, BYTES.format(0, 8) + "setp.eq.u32 p, t, u;"),
@@ -126,6 +131,30 @@ OTHERS = {
     "float32 NaN beside infinity": (F32, 2, "setp.nan.f32 p, $2, $2; setp.eq.and.f32 p, $3, 0f7f800000, p;"),
     "the second of four float32 zero": (F32, 4, "setp.eq.u32 p, $5, 0; setp.eq.and.u32 p, $4, 0x3f800000, p; "
                                         "setp.eq.and.u32 p, $6, 0x3f800000, p;"),
+} | {
+    f"16-bit lanes, {name}": (U16, 2, "mov.b32 {l, h}, $1; cvt.u32.u16 t, l; cvt.u32.u16 u, h; " + condition)
+    for name, condition in {
+        "one 37 more than the other": "sub.u32 v, t, u; setp.eq.u32 p, v, 37; setp.gt.and.u32 p, u, 9, p;",
+        "that add up to a number": "add.u32 v, t, u; setp.eq.u32 p, v, 0x4d2; setp.ne.and.u32 p, t, 0, p; "
+                                   "setp.ne.and.u32 p, u, 0, p;",
+        "whose product is a number": "mul.lo.u32 v, t, u; setp.eq.u32 p, v, 3480; setp.gt.and.u32 p, t, 1, p; "
+                                     "setp.gt.and.u32 p, u, 1, p;",
+        "one a product of the other": "mad.lo.u32 v, t, 29, 11; setp.eq.u32 p, v, u; setp.ne.and.u32 p, t, 0, p;",
+        "one the other shifted": "shl.b32 v, t, 5; setp.eq.u32 p, v, u; setp.gt.and.u32 p, u, 64, p;",
+        "one the square of the other": "mul.lo.u32 v, t, t; setp.eq.u32 p, v, u; setp.gt.and.u32 p, t, 1, p;",
+    }.items()
+} | {
+    f"float16 lanes, {name}": (F16, 2, ".reg .f32 f, g, s; " + HALVES + "cvt.f32.f16 f, l; cvt.f32.f16 g, h; "
+                               + condition + "setp.eq.f32 p, s, 0f40e00000; setp.neu.and.f32 p, f, g, p;")
+    for name, condition in {
+        "a sum": "add.f32 s, f, g;", "a difference": "sub.f32 s, f, g;", "a product": "mul.f32 s, f, g;",
+        "a quotient": "div.rn.f32 s, g, f;",
+    }.items()
+} | {
+    f"bytes in steps of {step}": (U8, 4, STEPS.format(step)) for step in (2, 3, 7, 31, -5)
+} | {
+    "bytes that double": (U8, 4, "and.b32 t, $1, 0x007f7f7f; shl.b32 t, t, 9; and.b32 u, $1, 0xffffff00; "
+                          "setp.eq.u32 p, t, u; and.b32 v, $1, 255; setp.ne.and.u32 p, v, 0, p;"),
 }  # fmt: skip
 
 PLANTS: dict[str, tuple[Format, int, str]] = {n: (U8, 4, c) for n, c in BYTES_OF_A_WORD.items()} | OTHERS
@@ -217,6 +246,10 @@ TWO_INPUTS = {
     "a sum of words that is zero": "add.u32 t, $1, $2; setp.eq.u32 p, t, 0;",
     "0x80808080 beside 0x01010101": "setp.eq.u32 p, $1, 0x80808080; setp.eq.and.u32 p, $2, 0x01010101, p;",
     "the first lanes equal": "xor.b32 t, $1, $2; and.b32 t, t, 255; setp.eq.u32 p, t, 0;",
+    "words whose difference is a number": "sub.u32 t, $1, $2; setp.eq.u32 p, t, 0x12345678;",
+    "words whose xor is a number": "xor.b32 t, $1, $2; setp.eq.u32 p, t, 0x12345678;",
+    "words whose sum is a number": "add.u32 t, $1, $2; setp.eq.u32 p, t, 0x12345678;",
+    "words whose product has an upper half": "mul.hi.u32 t, $1, $2; setp.eq.u32 p, t, 0x12345;",
     "words of the asm in both": "setp.eq.u32 p, $1, 0x37c5e21b; setp.eq.and.u32 p, $2, 0x1d350133, p;",
 }
 

@@ -28,10 +28,10 @@ class MemoryFrame(ThreadFrame, ABC):
     """A frame as asynchronous work sees it: how it reaches memory and mbarriers, and who observes it."""
 
     observer: KernelObserver | None = None
+    between: Between | None
     shared: Shared
     owned: Owned
     barriers: dict[int, Barrier]
-    between: Between | None
 
     @abstractmethod
     def locate_lanes(self, step: Step, base: ReadSlot, access: Access, lanes: Array) -> tuple[Array, list[Place]]:

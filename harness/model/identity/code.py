@@ -10,6 +10,7 @@ and layout do not count.
 from __future__ import annotations
 
 import collections
+import contextlib
 import copyreg
 import dataclasses
 import enum
@@ -50,8 +51,20 @@ _COMPILED = tuple(importlib.machinery.EXTENSION_SUFFIXES)
 _COPYING = frozenset({"__reduce__", "__reduce_ex__", "__getstate__"})
 """Methods with which a class says what a copy of it holds; it may leave something out."""
 
-_PLAIN: tuple[Any, ...] = (int, float, complex, str, bytes, bytearray, tuple, list, set, frozenset, dict)
-"""Types whose subclasses hold a value besides their attributes."""
+_PLAIN: Mapping[type, Callable[[Any], Any]] = {
+    int: int.__index__,
+    float: float.__float__,
+    complex: complex.__complex__,
+    str: str.__str__,
+    bytes: lambda value: bytes.__getitem__(value, slice(None)),
+    bytearray: lambda value: bytearray.__getitem__(value, slice(None)),
+    tuple: lambda value: tuple(tuple.__iter__(value)),
+    list: lambda value: list(list.__iter__(value)),
+    set: lambda value: set(set.__iter__(value)),
+    frozenset: lambda value: frozenset(frozenset.__iter__(value)),
+    dict: lambda value: dict(dict.items(value)),
+}
+"""Types whose subclasses hold a value besides their attributes, and how to get it without methods of the subclass."""
 
 
 class _Walk:
@@ -76,7 +89,12 @@ class _Walk:
             return tagged("again", str(self.met[id(value)]).encode())
         self.met[id(value)] = len(self.met)
         self.kept.append(value)
-        made, machine_code = self._code(value), self._machine_code(value)
+        try:
+            made, machine_code = self._code(value), self._machine_code(value)
+        except RecursionError:
+            raise
+        except Exception:  # the user's code was asked for an attribute, and answered as no class or function does
+            return only_here(value)
         return made if made is None or not machine_code else tagged("compiled", machine_code, made)
 
     def _machine_code(self, value: Any) -> bytes:
@@ -141,10 +159,8 @@ class _Walk:
         cls = type(value)
         if isinstance(value, enum.Enum):
             return tagged("enum", value.name.encode(), self.encode(cls))
-        slots = [n for c in cls.__mro__ for n, v in vars(c).items() if isinstance(v, types.MemberDescriptorType)]
-        held = next((plain(value) for plain in _PLAIN if isinstance(value, plain)), None)
-        state = {n: getattr(value, n) for n in slots if hasattr(value, n)} | dict(getattr(value, "__dict__", {}))
-        encoded = tagged("instance", self.encode(cls), self.encode(state), self.encode(held))
+        held = next((get(value) for plain, get in _PLAIN.items() if issubclass(cls, plain)), None)
+        encoded = tagged("instance", self.encode(cls), self.encode(_attributes(value)), self.encode(held))
         inner = b"" if held is not None else self._compiled_part(value)
         return encoded if not inner else tagged("instance of compiled", encoded, inner)
 
@@ -300,6 +316,19 @@ _OF_EVERY_CLASS = frozenset(
      "__dataclass_fields__", "__dataclass_params__", "__replace__", "__abstractmethods__", "_abc_impl",
      "__annotate_func__", "__annotations_cache__", "__slotnames__"}
 )  # fmt: skip
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    """The attributes of a value, and its slots, without asking the value, whose class may answer otherwise."""
+    classes = type(value).__mro__
+    slots = {n: v for c in classes for n, v in vars(c).items() if isinstance(v, types.MemberDescriptorType)}
+    own = (vars(c).get("__dict__") for c in classes)
+    attributes = next((d.__get__(value) for d in own if isinstance(d, types.GetSetDescriptorType)), {})
+    found = {}
+    for name, slot in slots.items():
+        with contextlib.suppress(AttributeError):  # it is empty
+            found[name] = slot.__get__(value)
+    return found | dict(attributes)
 
 
 def _is_text(value: Any) -> TypeGuard[str]:

@@ -41,6 +41,8 @@ def encode(value: Any, other: Fallback | None = None) -> bytes:
     plain = _PLAIN.get(type(value))
     if plain is not None:
         return plain(value)
+    if value.__class__ is not type(value):  # questions about its class would get wrong answers
+        return only_here(value)
     found = _scalar(value)
     if found is not None:
         return found
@@ -82,9 +84,9 @@ def _scalar(value: Any) -> bytes | None:
         return _word(value)
     if isinstance(value, slice | range):
         return tagged(type(value).__name__, *map(encode, (value.start, value.stop, value.step)))
-    if isinstance(value, PurePath):
+    if isinstance(value, PurePath) and type(value).__module__.partition(".")[0] == "pathlib":
         return tagged("path", str(value).encode())
-    if isinstance(value, Fraction):
+    if type(value) is Fraction:
         return tagged("fraction", str(value).encode())
     if type(value) is complex:
         return tagged("complex", struct.pack(">dd", value.real, value.imag))

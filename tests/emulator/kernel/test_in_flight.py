@@ -45,8 +45,11 @@ CASES = {
     "bulk store, store": (FILL + STORE, STORED, "st.shared.b32 [%r5], %r7;", LEAVING),
     "bulk store, store of one byte": (FILL + STORE, STORED, "st.shared.u8 [%r5+2], %r7;", LEAVING),
     "bulk store, atomic": (FILL + STORE, STORED, "red.shared.add.u32 [%r5], %r7;", LEAVING),
-    "bulk store, cp.async": (FILL + STORE, STORED, f"{COPY} {COPIED}", LEAVING),
-    "bulk store, bulk load": (FILL + STORE, STORED + "fence.proxy.async;", f"bar.sync 0; {LOAD} {WAIT}", LEAVING),
+    # from other bytes than those to which the bulk copy writes
+    "bulk store, cp.async": (FILL + STORE, STORED, f"{COPY.replace('%rd4', '%rd4+512')} {COPIED}", LEAVING),
+    "bulk store, bulk load": (
+        FILL + STORE, STORED + "fence.proxy.async;", f"bar.sync 0; {LOAD.replace('%rd3', '%rd3+512')} {WAIT}", LEAVING
+    ),
 }  # fmt: skip
 
 

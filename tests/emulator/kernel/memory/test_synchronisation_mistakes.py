@@ -70,6 +70,13 @@ COPY = f"{EXPECT} @first {BULK}"
 COPIED = COPY.format(to="data", source="x", size=512, bar="bar")
 OUT = "@first cp.async.bulk.global.shared::cta.bulk_group [x], [data], 512; @first cp.async.bulk.commit_group;"
 OUT_DONE = "@first cp.async.bulk.wait_group 0; bar.sync 0; ld.global.u32 v, [gother];"
+BULK_OUT = f"{STORE} fence.proxy.async; bar.sync 0; {OUT}"
+ADDED = OUT.replace("cp.async.bulk.global", "cp.reduce.async.bulk.global").replace(
+    "bulk_group [", "bulk_group.add.u32 ["
+)
+REFILLED = """@first cp.async.bulk.wait_group.read 0; bar.sync 0; add.u32 u, t, 7; st.shared.u32 [at], u;
+    fence.proxy.async; bar.sync 0;"""
+BULK_ADD = f"{STORE} fence.proxy.async; bar.sync 0; {ADDED}"
 HALVES_MEET = f"""xor.b32 u, t, 16; mad.lo.u32 other, u, 4, a; setp.lt.u32 q, lane, 16; {STORE}
     @q bra LOW; bar.warp.sync {{high}}; bra END; LOW: bar.warp.sync {{low}}; END: {LOAD}"""
 APART = f"setp.lt.u32 q, lane, 16; {STORE} @q bra LOW; {{barrier}} bra END; LOW: {{barrier}} END: {LOAD}"
@@ -572,6 +579,46 @@ PAIRS = [
     ],
     Pair("volatile accesses without a barrier of the warp",
          VOLATILE_SUM.format(""), VOLATILE_SUM.format("bar.warp.sync -1;"), np.arange(THREADS) // 2 * 4 + 1),
+    # what bulk copies write to global memory
+    Pair("the result of a bulk copy read after a wait for its source",
+         f"{BULK_OUT} @first cp.async.bulk.wait_group.read 0; bar.sync 0; {GLOAD}",
+         f"{BULK_OUT} @first cp.async.bulk.wait_group 0; bar.sync 0; {GLOAD}", PARTNER, "is under way"),
+    Pair("the result of a bulk copy read by its own thread after a wait for its source",
+         f"{BULK_OUT} @first cp.async.bulk.wait_group.read 0; @first ld.global.u32 v, [gat];",
+         f"{BULK_OUT} @first cp.async.bulk.wait_group 0; @first ld.global.u32 v, [gat];", np.zeros(THREADS),
+         "is under way"),
+    Pair("the result of a bulk copy read without a barrier behind the wait",
+         f"{BULK_OUT} @first cp.async.bulk.wait_group 0; {GLOAD}",
+         f"{BULK_OUT} @first cp.async.bulk.wait_group 0; bar.sync 0; {GLOAD}", PARTNER),
+    Pair("the result of a bulk copy read behind a barrier that comes before the wait",
+         f"{BULK_OUT} bar.sync 0; @first cp.async.bulk.wait_group 0; {GLOAD}",
+         f"{BULK_OUT} @first cp.async.bulk.wait_group 0; bar.sync 0; {GLOAD}", PARTNER),
+    Pair("the result of a bulk copy overwritten before the wait",
+         f"{BULK_OUT} @first cp.async.bulk.wait_group.read 0; bar.sync 0; st.global.u32 [gat], 3; bar.sync 0; {GLOAD}",
+         f"{BULK_OUT} @first cp.async.bulk.wait_group 0; bar.sync 0; st.global.u32 [gat], 3; bar.sync 0; {GLOAD}",
+         np.full(THREADS, 3), "is under way"),
+    Pair("a bulk copy over what another thread reads",
+         f"ld.global.u32 v, [gother]; {STORE} fence.proxy.async; bar.sync 1, 128; ld.global.u32 v, [gother]; {OUT} "
+         "@first cp.async.bulk.wait_group 0;",
+         f"ld.global.u32 v, [gother]; {STORE} fence.proxy.async; ld.global.u32 v, [gother]; bar.sync 1, 128; {OUT} "
+         "@first cp.async.bulk.wait_group 0;", 1000 + PARTNER),
+    Pair("the result of a bulk copy copied back after a wait for its source",
+         f"{made(1)} {BULK_OUT} @first cp.async.bulk.wait_group.read 0; bar.sync 0; {COPIED} {wait()} {LOAD}",
+         f"{made(1)} {BULK_OUT} @first cp.async.bulk.wait_group 0; bar.sync 0; {COPIED} {wait()} {LOAD}", PARTNER,
+         "is under way"),
+    Pair("the sum of a bulk reduction read after a wait for its source",
+         f"{BULK_ADD} @first cp.async.bulk.wait_group.read 0; bar.sync 0; {GLOAD}",
+         f"{BULK_ADD} @first cp.async.bulk.wait_group 0; bar.sync 0; {GLOAD}", 1000 + 2 * PARTNER, "is under way"),
+    Pair("the sum of a bulk reduction read without a barrier behind the wait",
+         f"{BULK_ADD} @first cp.async.bulk.wait_group 0; {GLOAD}",
+         f"{BULK_ADD} @first cp.async.bulk.wait_group 0; bar.sync 0; {GLOAD}", 1000 + 2 * PARTNER),
+    Pair("two bulk copies of different values to the same bytes without a wait between",
+         f"{BULK_OUT} {REFILLED} {OUT} @first cp.async.bulk.wait_group 0; bar.sync 0; {GLOAD}",
+         f"{BULK_OUT} @first cp.async.bulk.wait_group 0; {REFILLED} {OUT} {OUT_DONE}", 7 + PARTNER, "is under way"),
+    Pair("a bulk copy where a reduction is under way",
+         f"{BULK_ADD} {OUT} @first cp.async.bulk.wait_group 0; bar.sync 0; {GLOAD}",
+         f"{BULK_ADD} {ADDED} @first cp.async.bulk.wait_group 0; bar.sync 0; {GLOAD}", 1000 + 3 * PARTNER,
+         "is under way"),
 ]  # fmt: skip
 
 
