@@ -221,7 +221,7 @@ def _load(frame: KernelFrame, step: Step, active: Array | None) -> tuple[Array, 
     for of in (memory.words, memory.undefined):
         found = of[along] & np.uint32(0xFFFF) | of[along + 1] << np.uint32(16) if step.detail.packed else of.take(along)
         both.append(np.ascontiguousarray(found.reshape(-1, cells.shape[1]).T))
-    doubtful = both[1].any(axis=1).tolist()
+    doubtful = np.asarray(both[1].any(axis=1))
     for number, writer in enumerate(step.destinations[: cells.shape[1]]):
         value, doubt = both[0][number], both[1][number]
         frame.write_lanes(writer, value, doubt if doubtful[number] else None, lanes, active)
