@@ -261,7 +261,7 @@ def _run_grid(grid: KernelGrid, *, in_forks: bool) -> Executed:
     lanes = lanes_together(LANES, len(grid.program.registers), len(grid.program.steps))
     together = max(1, lanes // grid.threads)
     if grid.launches is None and any(s.facts.product for s in grid.program.steps):
-        together = max(1, min(together, -(-total // cores())))  # give each tensor core product its own core
+        together = max(1, min(together, -(-total // min(cores(), forks.MOST))))  # so that each has a part
     if grid.shared_bytes:
         together = max(1, min(together, SHARED_BUDGET // grid.shared_bytes))
     local = grid.local_bytes * grid.threads
@@ -298,8 +298,6 @@ def _forks_pay(grid: KernelGrid, total: int) -> bool:
 
 def _run_in_forks(grid: KernelGrid, each: Sequence[int], together: int, total: int) -> None:
     """Run blocks that do not communicate in forks of this process, which share the grid's memory."""
-    for buffer in grid.memory.buffers:
-        buffer.share(grid.unit("global"))
 
     def run(first: int) -> int:
         before = grid.instructions
@@ -307,7 +305,11 @@ def _run_in_forks(grid: KernelGrid, each: Sequence[int], together: int, total: i
         return grid.instructions - before
 
     try:
+        for buffer in grid.memory.buffers:
+            buffer.share(grid.unit("global"))
         grid.instructions = forks.for_each(run, each)
+    except OSError as error:  # such as too many processes, or no room for temporary files
+        raise forks.Failed(error) from None
     except forks.Failed as failure:
         if isinstance(failure.error, TimeLimit):
             raise failure.error from None

@@ -23,6 +23,8 @@ import numpy as np
 
 from ptxdiff.emulator.machine.parallel import cores
 
+MOST = 8
+"""Processes in all. Each fork takes about ten milliseconds of the first one's time, and each its share of Python."""
 OWN_THREADS = "ptxdiff-"
 """How the names of threads begin that wait for other processes, and hold no lock that a fork needs."""
 
@@ -70,12 +72,14 @@ class Lock:
 def for_each(work: Callable[[int], int], starts: Sequence[int]) -> int:
     """The sum of `work` of each of `starts`, called in any order, a share of them in each process.
 
-    After a call fails, its process begins no other. Raises Failed.
+    After a call fails, its process begins no other. Raises Failed, and OSError if this process cannot be forked.
     """
-    parts = min(cores(), len(starts))
-    forks = [_forked(work, starts[part::parts]) for part in range(1, parts)]
+    parts = min(cores(), MOST, len(starts))
+    forks: list[tuple[int, int]] = []
     answers: list[Any] = []
     try:
+        for part in range(1, parts):
+            forks.append(_forked(work, starts[part::parts]))
         answers.append(_done(work, starts[::parts]))
     finally:
         answers += [_received(pid, end, wanted=bool(answers)) for pid, end in forks]

@@ -116,6 +116,18 @@ def test_a_grid_whose_fork_dies_runs_here(forked: list[int], monkeypatch: pytest
     assert_ended(forked)
 
 
+@pytest.mark.parametrize("place", ["os.fork", "tempfile.mkstemp"])
+def test_a_grid_runs_here_where_no_fork_can_be_made(
+    place: str, forked: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*given: object) -> int:
+        raise OSError("no more")
+
+    monkeypatch.setattr(place, refused)
+    np.testing.assert_array_equal(launched(ADD), np.arange(64 * BLOCKS) + 5)
+    assert not forked
+
+
 def assert_ended(pids: list[int]) -> None:
     assert pids
     for pid in pids:

@@ -111,7 +111,7 @@ def _bind_st(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
 
 
 @dataclass(frozen=True)
-class Reached:
+class CellsReached:
     """The cells of an access: by warp, register and thread, and a row for each warp with neighbours in memory one after
     the other.
 
@@ -123,7 +123,7 @@ class Reached:
     rows: Rows | None
 
 
-def reached(frame: KernelFrame, step: Step, warps: Array, lanes: Array) -> Reached:
+def reached(frame: KernelFrame, step: Step, warps: Array, lanes: Array) -> CellsReached:
     """What an access reaches. Raises MemoryFault. The last ones are kept, for loops."""
     found: Image = step.detail
     given = same(frame, step, step.sources[0], lanes, "the address in tensor memory") + found.behind
@@ -134,8 +134,8 @@ def reached(frame: KernelFrame, step: Step, warps: Array, lanes: Array) -> Reach
         both = np.concatenate([along, along + 1], axis=1) if found.packed else along
         while len(kept) >= _KEPT:
             del kept[next(iter(kept))]
-        kept[key] = Reached(cells, along, Rows.of(both) if frame.tensor.fast else None)
-    answer: Reached = kept[key]
+        kept[key] = CellsReached(cells, along, Rows.of(both) if frame.tensor.fast else None)
+    answer: CellsReached = kept[key]
     return answer
 
 
@@ -160,7 +160,7 @@ def _cells(frame: KernelFrame, step: Step, given: Array, warps: Array, lanes: Ar
     return np.asarray(block[:, None, None] * CELLS + cell(found.lane + row[:, None, None], columns))
 
 
-def _touch(frame: KernelFrame, step: Step, found: Reached, warps: Array, stores: bool) -> None:
+def _touch(frame: KernelFrame, step: Step, found: CellsReached, warps: Array, stores: bool) -> None:
     """Check and record the accesses of each warp."""
     verb = "stores to" if stores else "loads"
     # Warps of one block with the same quarter of the lanes may access the same cells, so each is checked after the
@@ -221,7 +221,7 @@ def _load(frame: KernelFrame, step: Step, active: Array | None) -> tuple[Array, 
     for of in (memory.words, memory.undefined):
         found = of[along] & np.uint32(0xFFFF) | of[along + 1] << np.uint32(16) if step.detail.packed else of.take(along)
         both.append(np.ascontiguousarray(found.reshape(-1, cells.shape[1]).T))
-    doubtful = both[1].any(axis=1).tolist()
+    doubtful = np.asarray(both[1].any(axis=1))
     for number, writer in enumerate(step.destinations[: cells.shape[1]]):
         value, doubt = both[0][number], both[1][number]
         frame.write_lanes(writer, value, doubt if doubtful[number] else None, lanes, active)
