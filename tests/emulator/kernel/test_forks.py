@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 
@@ -10,8 +11,9 @@ import pytest
 
 from ptxdiff.emulator.errors import MemoryFault, PtxError, TimeLimit, UndefinedBits
 from ptxdiff.emulator.kernel import run as run_module
+from ptxdiff.emulator.kernel.memory import races
 from ptxdiff.emulator.kernel.run import Buffer, Executed, run_kernel
-from ptxdiff.emulator.machine import forks
+from ptxdiff.emulator.machine import forks, parallel
 from ptxdiff.emulator.machine.forks import Failed, for_each, shared_zeros
 from tests.emulator.kernel.test_run import module
 
@@ -37,13 +39,15 @@ def forked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return pids
 
 
-def launched(body: str, y: np.ndarray | None = None, limit: float | None = 60, **options: bool) -> np.ndarray:
-    x = np.arange(64 * BLOCKS, dtype=np.uint32)
+def launched(
+    body: str, y: np.ndarray | None = None, limit: float | None = 60, blocks: int = BLOCKS, **options: bool
+) -> np.ndarray:
+    x = np.arange(64 * blocks, dtype=np.uint32)
     y = np.zeros_like(x) if y is None else y
     buffers = [Buffer(x, "x"), Buffer(y, "y", **options)]
-    executed = run_kernel(module(body), [*buffers, 0], (BLOCKS,), limit=limit)
-    assert executed == Executed(executed.thread_instructions, BLOCKS, 64)
-    assert executed.thread_instructions >= 64 * BLOCKS * 14
+    executed = run_kernel(module(body), [*buffers, 0], (blocks,), limit=limit)
+    assert executed == Executed(executed.thread_instructions, blocks, 64)
+    assert executed.thread_instructions >= 64 * blocks * 14
     return y
 
 
@@ -64,6 +68,22 @@ def test_a_race_between_blocks_of_different_forks_is_found(body: str, words: str
         with pytest.raises(MemoryFault, match=words):
             launched(one)
     assert forked
+
+
+def test_a_race_of_two_accesses_at_once_is_found(forked: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both blocks would look before either has an entry, if one did not wait for the other."""
+    monkeypatch.setattr(run_module, "_forks_pay", lambda grid, total: False)
+    monkeypatch.setattr(parallel, "cores", lambda: 2)
+    both, note = threading.Barrier(2), races._note_writers
+
+    def late(*entries: object) -> None:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(0.3)
+        note(*entries)
+
+    monkeypatch.setattr(races, "_note_writers", late)
+    with pytest.raises(MemoryFault, match=r"race: thread 0 of block .* overwrites y"):
+        launched(f"{FIRST} add.u32 %r8, %r2, 100; @%p1 st.global.u32 [%rd6], %r8;", blocks=2)
 
 
 def test_a_race_that_only_forks_met_is_reported(forked: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
