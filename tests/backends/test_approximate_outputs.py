@@ -18,7 +18,7 @@ from ptxdiff.references import reciprocal
 from ptxdiff.references.formats import F32
 from ptxdiff.running.item import Item, ItemResults
 from ptxdiff.running.run import run_item
-from tests.running.test_run import Scripted
+from tests.support.running.scripted import Scripted
 
 WORDS = (
     "approximate, and the policy is exact: y may depend on rcp.approx.ftz.f32; "

@@ -13,17 +13,10 @@ import pytest
 from ptxdiff.cli import VERBS, main
 from ptxdiff.records import read
 from tests.support import readyprocess
-from tests.support.case_sources import FLIP, RIGHT
+from tests.support.case_sources import RIGHT
+from tests.support.command_line import here, said
 
-
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    """A user's folder with one case file. Asm runs alone: compiling takes most of a run, and has its own tests."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PTXDIFF_ASM_ALONE", "1")
-    (tmp_path / "cases").mkdir()
-    (tmp_path / "cases" / "flip.py").write_text(FLIP)
-    return tmp_path
+__all__ = ["here"]
 
 
 @pytest.fixture
@@ -33,12 +26,6 @@ def in_this_process(here, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     (here / "pytest.ini").write_text("[pytest]\n")
     monkeypatch.setattr("ptxdiff.cli.run._call", lambda words, environment: pytest.main(words[3:]))
-
-
-def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    code = main(words)
-    out, err = capsys.readouterr()
-    return code, out, err
 
 
 @pytest.mark.parametrize("verb", VERBS)

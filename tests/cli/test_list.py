@@ -7,8 +7,8 @@ import textwrap
 import pytest
 
 from ptxdiff.cli.list import uses
-from tests.cli.test_commands import here, said
 from tests.support.case_sources import FLIP
+from tests.support.command_line import here, said
 
 __all__ = ["here"]
 

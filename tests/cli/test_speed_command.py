@@ -12,8 +12,8 @@ from ptxdiff.processes.gpus import Gpu
 from ptxdiff.records import Key, Timing
 from ptxdiff.records.statistics import median
 from ptxdiff.timing import CannotTime, Session
-from tests.records.test_in_registers import loop, untimed
 from tests.support.case_sources import FLIP
+from tests.support.reports.register_timings import loop, untimed
 
 GPU = Gpu("0", "A GPU", "GPU-1", "sm_90a", 1 << 37)
 

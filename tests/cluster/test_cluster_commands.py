@@ -7,7 +7,7 @@ import pytest
 from ptxdiff.cli import cluster, main
 from ptxdiff.cluster import connect
 from tests.cluster.conftest import ROOT
-from tests.cluster.test_cluster_sweep import written
+from tests.support.running.cluster_sweep_case import written
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 

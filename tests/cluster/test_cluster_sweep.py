@@ -1,7 +1,6 @@
 """A sweep on a Ray cluster gives the journal of a local one; a wrong answer of a node is an error, never a result."""
 
 import contextlib
-import json
 from dataclasses import replace
 
 import pytest
@@ -14,6 +13,7 @@ from ptxdiff.sweep import shards as shards_module
 from ptxdiff.sweep.shards import ClusterSweep, Journal, JournalError, ShardResult, Task
 from tests.cluster.conftest import ROOT, node
 from tests.cluster.sources import NEGATION
+from tests.support.running.cluster_sweep_case import written
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 HERE = ROOT / "tests" / "cluster"
@@ -39,14 +39,6 @@ def swept(tasks, path, work, wanted=range(16), task=TASK, on_result=lambda _: No
                              on_result=on_result, work=f"sweep_tasks:{work}")  # fmt: skip
         sweep.run()
     return journal.done
-
-
-def written(path):
-    """A journal's entries of the shards, without where and how long they ran."""
-    lines = [json.loads(line) for line in path.read_text().splitlines()[1:]]
-    shards = {r.pop("shard"): {k: v for k, v in r.items() if k not in ("seconds", "node", "sum")} for r in lines}
-    assert len(shards) == len(lines)
-    return shards
 
 
 def test_every_shard_arrives_once(tasks, tmp_path):

@@ -6,7 +6,7 @@ import pytest
 
 from ptxdiff.cli import main
 from ptxdiff.fuzz.assemblers import assembler
-from tests.sass.test_accusations import CASE, TARGET
+from tests.support.sass.accused_case import CASE, TARGET
 from tests.support.sass.ptxas_releases import release
 
 pytest.importorskip("torch")

@@ -8,8 +8,8 @@ import pytest
 from ptxdiff.gating import baseline
 from ptxdiff.gating.gate import ACCEPTED, REGRESSION, Policy, gate
 from ptxdiff.records import ALONE, InRegisters
-from tests.records.test_in_registers import loop, untimed
 from tests.support.reports import synthetic
+from tests.support.reports.register_timings import loop, untimed
 
 SPEED = Policy(allow_model=True, speed=True)
 STATED = Policy(allow_model=True)

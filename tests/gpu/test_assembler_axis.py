@@ -1,11 +1,11 @@
 """Assemblers as an axis on a real device: each level gives the bits of Triton's own, a planted fault is reported."""
 
 import importlib.util
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+
+from tests.support.running.assembler_jobs import job
 
 torch = pytest.importorskip("torch")
 pytestmark = [
@@ -14,7 +14,6 @@ pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("cuda") is None, reason="needs cuda-python"),
 ]
 
-TESTS = Path(__file__).resolve().parents[1]
 WRAPPER = """#!/bin/sh
 for word; do case $word in --version) exec {ptxas} --version ;; -O0) right=1 ;; *.ptx) source=$word ;; esac; done
 [ "$right" ] || sed -i 's/xor.b32/or.b32/' "$source"
@@ -22,28 +21,11 @@ exec {ptxas} "$@"
 """
 
 
-def cases():
-    spec = importlib.util.spec_from_file_location("backend_cases", TESTS / "backends" / "backend_cases.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules.setdefault("backend_cases", module)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="module")
 def backend():
     from ptxdiff.backends import create
 
     return create("gpu")
-
-
-def job(case, variant, inputs, **setup):
-    from ptxdiff.backends.gpu import device_target
-    from ptxdiff.jobs import Job, Setup
-
-    module = cases()
-    found, path = getattr(module, case), Path(module.__file__)
-    return Job(found, case, path, variant, found.variants[variant], device_target(), Setup(**setup), inputs)
 
 
 @pytest.mark.parametrize("level", [0, 1, 2, 3])
@@ -81,7 +63,7 @@ def test_a_planted_assembler_is_found_at_fault(backend, tmp_path):
     from ptxdiff.running.item import Item
     from ptxdiff.running.run import run_item
     from ptxdiff.triton.ptxas import assembler_at
-    from tests.running.test_ptxas_on_trial import CASE
+    from tests.support.running.ptxas_case import CASE
 
     (tmp_path / "case.py").write_text(CASE)
     wrapper = tmp_path / "ptxas"

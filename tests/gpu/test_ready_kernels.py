@@ -14,7 +14,7 @@ pytestmark = [
 ]
 
 from ptxdiff.backends import gpu  # noqa: E402
-from tests.gpu.test_assembler_axis import job  # noqa: E402
+from tests.support.running.assembler_jobs import job  # noqa: E402
 
 SETUPS = [{"shape": (1,)}, {"shape": (257,), "alignment": 4}, {"shape": (7, 129), "num_warps": 1, "fusion": True}]
 

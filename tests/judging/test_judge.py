@@ -36,16 +36,7 @@ from ptxdiff.references.formats import (
     is_zero,
 )
 from ptxdiff.strategies import codes
-
-ONE, INF, NAN, TOP, TINY, LEAST_NORMAL, MINUS = (
-    0x3F800000,
-    0x7F800000,
-    0x7FC00000,
-    0x7F7FFFFF,
-    1,
-    0x00800000,
-    0x80000000,
-)
+from tests.support.running.float_codes import INF, LEAST_NORMAL, MINUS, NAN, ONE, TINY, TOP, units
 
 
 def verdict_on(
@@ -66,10 +57,6 @@ def verdict_on(
     if found.unchecked:
         return "unchecked"
     return next(iter(found.classes), "same")
-
-
-def units(fmt: Format, *codes: int) -> np.ndarray:
-    return np.array(codes, dtype=f"uint{fmt.unit_bits}").view(fmt.numpy_dtype())
 
 
 # expected, got, options, the judge's result

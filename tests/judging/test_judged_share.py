@@ -13,7 +13,6 @@ import pytest
 from ptxdiff import Case, Domain, ExpectedFailure, Meets, absolute, asm, between, exact, magnitude, ulp
 from ptxdiff.gating import baseline
 from ptxdiff.gating.gate import CORRECTNESS, gate
-from ptxdiff.jobs import Job, Outcome
 from ptxdiff.model.load import LoadedCase
 from ptxdiff.records import End, Result, Run, RunRecords, Share, from_json, to_json
 from ptxdiff.references.formats import BF16, F16, F32, F64
@@ -21,26 +20,9 @@ from ptxdiff.running import contexts
 from ptxdiff.running import run as runner
 from ptxdiff.running.item import Item, ItemResults
 from ptxdiff.running.run import run_item
+from tests.support.running.computing_backend import Scripted
 
 TEXT = "mov.b32 $0, $1; mov.b32 $2, $3;"
-
-
-class Scripted:
-    """A backend whose outputs are functions of the inputs' bits."""
-
-    name = "gpu"
-
-    def __init__(self, **outputs: Any) -> None:
-        self.outputs = outputs
-
-    def unavailable(self, target: str) -> str | None:
-        return None
-
-    def run(self, job: Job) -> Outcome:
-        units = next(iter(job.inputs.values()))
-        codes = units.view(f"u{units.itemsize}")
-        made = {n: f(codes).astype(codes.dtype).view(units.dtype) for n, f in self.outputs.items()}
-        return Outcome("ran", outputs=made, evidence="hardware")
 
 
 def run(backend: Scripted, variant: Any = None, **fields: Any) -> ItemResults:

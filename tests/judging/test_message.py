@@ -13,7 +13,7 @@ from ptxdiff.judging.message import headline
 from ptxdiff.model.policies import policies
 from ptxdiff.records import Key
 from ptxdiff.references.formats import F16X2, F32
-from tests.judging.test_judge import INF, NAN, ONE, TINY, units
+from tests.support.running.float_codes import INF, NAN, ONE, TINY, units
 
 
 @triton.jit

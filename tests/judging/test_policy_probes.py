@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from ptxdiff.references.formats import (
 )
 from ptxdiff.running.item import Item
 from ptxdiff.running.run import run_item
-from tests.judging.test_judged_share import Path, Scripted
+from tests.support.running.computing_backend import Scripted
 from tests.support.sampling import only
 
 FORMATS = (F32, F16, BF16, F64, E4M3)

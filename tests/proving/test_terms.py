@@ -15,7 +15,7 @@ from ptxdiff.emulator.isa.forms import Bound, Form, find
 from ptxdiff.proving import definitions, doubles, summaries
 from ptxdiff.proving import terms as t
 from ptxdiff.proving.terms import NotModelled
-from tests.emulator.isa.test_forms import EDGES, SCALAR_FORMS, ends, functions, operands_of
+from tests.support.emulator.isa.defined_forms import EDGES, SCALAR_FORMS, ends, functions, operands_of
 from tests.support.sampling import spread
 
 MODELLED = [f for f in SCALAR_FORMS if not f.approximate]

@@ -26,9 +26,9 @@ from ptxdiff.records import (
     text_hash,
 )
 from ptxdiff.records.texts import Pack, StoreWriter
-from tests.records.test_records import KEY, RESULT, RUN
 from tests.support.case_sources import RIGHT
 from tests.support.reports import synthetic
+from tests.support.reports.record_samples import KEY, RESULT, RUN
 
 PTX = [Text(text_hash(t), "ptx", t) for t in (f".visible .entry kernel_{n}() {{ ret; }}" for n in range(40))]
 

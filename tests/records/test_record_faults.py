@@ -30,8 +30,8 @@ from ptxdiff.records import (
     read,
     resumable,
 )
-from tests.records.test_records import GRID, RESULT, RUN, SAMPLES
 from tests.support.reports import synthetic
+from tests.support.reports.record_samples import GRID, RESULT, RUN, SAMPLES
 from tests.support.sampling import sizes
 from tests.support.sealed import sealed, unsealed
 

@@ -16,6 +16,7 @@ from ptxdiff.records import Area, Bits, Proof, Text
 from ptxdiff.reports import html
 from ptxdiff.reports.model import PROVED, view
 from tests.support.reports import hostile, synthetic
+from tests.support.reports.written_page import written
 
 TARGETS = ("sm_80", "sm_86", "sm_90a", "sm_100a")  # forty pages are made here; one is of the whole catalogue
 VOID = {"meta", "input", "br", "img", "link", "hr"}
@@ -65,12 +66,6 @@ def base():
 def page_of_base(base, tmp_path_factory):
     """The page of `base` alone, which several tests read."""
     return written(tmp_path_factory.mktemp("base"), [base])
-
-
-def written(tmp_path, runs, **options):
-    path = html.write(runs, tmp_path / "deep" / "report.html", **options)
-    assert path == tmp_path / "deep" / "report.html"
-    return path.read_text(encoding="utf-8")
 
 
 def inflated(raw):

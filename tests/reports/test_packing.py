@@ -7,8 +7,8 @@ import zlib
 import pytest
 
 from ptxdiff.reports import html, packing
-from tests.reports.test_html import written
 from tests.support.reports import synthetic
+from tests.support.reports.written_page import written
 from tests.support.sampling import only
 
 

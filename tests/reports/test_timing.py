@@ -10,8 +10,8 @@ from ptxdiff.reports.history import history
 from ptxdiff.reports.html import page
 from ptxdiff.reports.model import view
 from ptxdiff.reports.timing import looped, measured
-from tests.records.test_in_registers import loop, untimed
 from tests.support.reports import synthetic
+from tests.support.reports.register_timings import loop, untimed
 
 
 def test_every_variant_is_compared_with_the_first_of_its_size():

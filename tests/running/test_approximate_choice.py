@@ -12,7 +12,7 @@ from ptxdiff.diskcache import cache_folder
 from ptxdiff.records import read
 from ptxdiff.reports import html
 from ptxdiff.reports.history import history
-from tests.running.test_reuse import runs  # noqa: F401
+from tests.support.running.repeated_runs import runs  # noqa: F401
 
 CASE = """
 import numpy as np

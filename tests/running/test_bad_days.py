@@ -16,11 +16,10 @@ from typing import Any
 import pytest
 
 from ptxdiff.records import WriteError, Writer, read
-from tests.records.test_records import KEY, RESULT, RUN
 from tests.support.case_sources import FLIP, RIGHT
+from tests.support.reports.record_samples import KEY, RESULT, RUN
+from tests.support.running.pytest_process import environment, plugin
 from tests.support.sealed import sealed, unsealed
-
-ROOT = Path(__file__).resolve().parents[2]
 
 # The reference is called in the middle of an item, and does its accident to the process that runs the item. It is the
 # same in every folder and after every call, so it names no `__file__` and counts its calls in the file.
@@ -60,27 +59,12 @@ def accident(folder: Path, action: str, at: int) -> None:
     (folder / "cases" / "accident").write_text(f"{action} {at}")
 
 
-def environment() -> dict[str, str]:
-    """Of a run in another process. It imports this checkout, and the same Triton and plugins as this process.
-
-    The asm runs alone, because compiling takes about a second each time.
-    """
-    path = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(path), "PTXDIFF_ASM_ALONE": "1"}
-
-
 def run(folder: Path, *options: str, limit: Any = None) -> subprocess.CompletedProcess[str]:
     words = [sys.executable, "-m", "pytest", "cases", "-q", "-p", "no:cacheprovider", "--ptx-backend=emulator"]
     words += ["--ptx-target=sm_100a", "--ptx-target=sm_90a", *plugin(), *options]
     return subprocess.run(
         words, cwd=folder, env=environment(), capture_output=True, text=True, timeout=300, preexec_fn=limit, check=False
     )
-
-
-def plugin() -> list[str]:
-    from ptxdiff.cli.run import plugin_words
-
-    return plugin_words()
 
 
 ITEMS = 3 * 2 * 2  # files, variants, targets

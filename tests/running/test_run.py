@@ -20,6 +20,7 @@ from ptxdiff.running import run as runner
 from ptxdiff.running.item import Item, ItemResults
 from ptxdiff.running.run import run_item
 from tests.support.case_sources import CONSTRAINTS
+from tests.support.running.scripted import Scripted
 
 WORDS = {
     "one too many": r"constraint|operand",
@@ -45,24 +46,6 @@ def test_wrong_constraints_are_readable_verdicts_and_the_run_continues(run_cases
         import re
 
         assert re.search(pattern, found[variant].words), found[variant].words
-
-
-class Scripted:
-    """A backend that a test scripts: a function from jobs to outcomes."""
-
-    name = "gpu"
-
-    def __init__(self, answer: Any, reason: str | None = None) -> None:
-        self.answer, self.reason = answer, reason
-        self.jobs: list[Job] = []
-
-    def unavailable(self, target: str) -> str | None:
-        return self.reason
-
-    def run(self, job: Job) -> Outcome:
-        self.jobs.append(job)
-        outcome: Outcome = self.answer(job)
-        return outcome
 
 
 def flip(job: Job) -> Outcome:

@@ -23,8 +23,8 @@ from ptxdiff.reports import junit
 from ptxdiff.reports.model import view
 from ptxdiff.reports.verdict import overall
 from ptxdiff.running.recorder import records_path
-from tests.running.test_bad_days import environment, plugin
 from tests.support.case_sources import CONSTANT, FLIP, MIXED, RIGHT
+from tests.support.running.pytest_process import environment, plugin
 
 SLOW = RIGHT.replace(
     "def flipped(x):\n",

@@ -26,27 +26,8 @@ from ptxdiff.triton.targets import assembler, tool
 pytest.importorskip("torch")
 pytest.importorskip("triton")
 
-from tests.support.sass.fault_kernels import ABSOLUTE
+from tests.support.sass.accused_case import CASE, TARGET
 
-TARGET = "sm_100a"
-
-CASE = """
-import numpy as np
-from ptxdiff import Case, PtxasFailure, ptx
-from ptxdiff.references.formats import I32
-
-TEXT = '''@ABSOLUTE@'''
-
-def larger(x, y):
-    x, y = (((v & 0xffffffff) ^ 0x80000000) - 0x80000000 for v in (x, y))
-    magnitude = (((abs(x) & 0xffffffff) ^ 0x80000000) - 0x80000000)
-    return (magnitude * (magnitude >= y) + y * (magnitude < y)) & 0xffffffff
-
-case = Case(
-    inputs={"x": I32["T"], "y": I32["T"]}, outputs={"d": I32["T"]}, reference=larger, sizes=[{"T": 64}],
-    variants={"maximum": ptx(TEXT, grid=1, block=64, parameters=["x", "y", "d"], EXPECTED)},
-)
-""".replace("@ABSOLUTE@", ABSOLUTE)
 DECLARED = 'expected_failure=PtxasFailure(assemblers={"ptxas 12.9 -O3": "wrong"}, reason="pytorch 190973")'
 
 

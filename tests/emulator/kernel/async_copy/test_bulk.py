@@ -7,20 +7,13 @@ import pytest
 
 from ptxdiff.emulator.errors import ExecutionError, MemoryFault, OperandError, PtxError
 from ptxdiff.emulator.kernel.run import Buffer, HostMap, run_kernel
-from tests.support.emulator.cluster_kernels import MAKE, SYNC, THREADS, WAIT, run, text
+from tests.support.emulator.bulk_text import ALONE, BYTES, EXPECT, FENCED, FROM, MOVE, TELLS
+from tests.support.emulator.cluster_kernels import SYNC, THREADS, WAIT, run, text
 
-FENCED = f"{MAKE.format(count=1)} fence.mbarrier_init.release.cluster; {SYNC}"
-ALONE = f"{MAKE.format(count=1)} bar.sync 0;"
-EXPECT = "@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [bar], {};"
-TELLS = "mbarrier::complete_tx::bytes"
 READ = "ld.shared.b32 %r9, [%r5];"
-BYTES = 4 * THREADS
 LOAD = f"@%p1 cp.async.bulk.shared::cta.global.{TELLS} [%r4], [%rd3], {BYTES}, [bar];"
 MULTICAST = f"""mov.b16 %h1, {{mask}}; setp.eq.and.u32 %p3, %r2, 0, %p1;
 @%p3 cp.async.bulk.shared::cluster.global.{TELLS}.multicast::cluster [%r4], [%rd3], {BYTES}, [bar], %h1;"""
-FROM = f"mad.lo.u32 %r7, %r2, 1000, %r1; st.shared.b32 [%r5], %r7; fence.proxy.async; {SYNC}"
-MOVE = f"""add.u32 %r13, %r4, 512; mapa.shared::cluster.u32 %r13, %r13, %r3; mapa.shared::cluster.u32 %r14, bar, %r3;
-@%p1 cp{{reduce}}.async.bulk.shared::cluster.shared::cta.{TELLS}{{op}} [%r13], [%r4], {BYTES}, [%r14];"""
 LEAVE = "cp.async.bulk.commit_group; cp.async.bulk.wait_group.read 0;"
 STORE = f"""add.u32 %r7, %r1, 500; st.shared.b32 [%r5], %r7; fence.proxy.async; bar.sync 0;
 @%p1 cp{{reduce}}.async.bulk.global.shared::cta.bulk_group{{op}} [%rd3], [%r4], {BYTES}{{mask}}; {LEAVE} bar.sync 0;"""

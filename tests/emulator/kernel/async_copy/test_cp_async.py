@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ptxdiff.emulator.errors import ExecutionError, MemoryFault, OperandError
-from tests.emulator.kernel.test_run import SHARED, SHARED_ADDRESS, X, launch
+from tests.support.emulator.launched_text import SHARED, SHARED_ADDRESS, X, launch
 
 COPY = "cp.async.ca.shared.global [%r22], [%rd11], 4;"
 OWN = "ld.shared.b32 %r6, [%r22]; st.global.b32 [%rd12], %r6;"

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from ptxdiff.emulator.errors import ExecutionError
-from tests.emulator.kernel.tcgen05.test_products import PRODUCTS, Product, accumulator, drawn, expected, ran
 from tests.support.emulator import tensor_memory_text as tm
+from tests.support.emulator.tensor_products import PRODUCTS, Product, accumulator, drawn, expected, ran
 
 A, WS = PRODUCTS[0], PRODUCTS[-1]
 

@@ -12,9 +12,9 @@ from ptxdiff.emulator.kernel.tcgen05 import operands
 from ptxdiff.references import tensor_memory_pairs as pairs
 from ptxdiff.references import tensor_memory_rows as rows
 from tests.emulator.kernel.tcgen05 import test_products as dense
-from tests.emulator.kernel.tcgen05.test_pairs import accumulator, ran
-from tests.emulator.kernel.tcgen05.test_products import Product, drawn, expected
 from tests.support.emulator import tensor_memory_text as tm
+from tests.support.emulator.pair_products import accumulator, ran
+from tests.support.emulator.tensor_products import Product, drawn, expected
 
 FIRST = 32
 """The column at which a begins."""

@@ -10,8 +10,8 @@ import pytest
 from ptxdiff.emulator.errors import ExecutionError, MemoryFault, NotElementwise, PtxError, UnsupportedOnTarget
 from ptxdiff.emulator.kernel.run import load_kernel
 from ptxdiff.emulator.kernel.tcgen05 import instruction_descriptors
-from tests.emulator.kernel.tcgen05.test_products import PRODUCTS, SCALED, Product
 from tests.support.emulator import tensor_memory_text as tm
+from tests.support.emulator.tensor_products import PRODUCTS, SCALED, Product
 
 KINDS = {
     "f16": PRODUCTS[0], "tf32": PRODUCTS[4], "f8f6f4": PRODUCTS[5], "i8": PRODUCTS[9], "mxf8f6f4": SCALED[0],

@@ -11,8 +11,8 @@ import pytest
 from ptxdiff.emulator.errors import ExecutionError, MemoryFault
 from ptxdiff.emulator.kernel.tcgen05 import operands
 from ptxdiff.references import tensor_memory_pairs as pairs
-from tests.emulator.kernel.tcgen05.test_pairs import COMMIT, accumulator, ran
-from tests.emulator.kernel.tcgen05.test_products import SCALE_A, SCALE_B, Product, drawn, put, scaled_reference, scales
+from tests.support.emulator.pair_products import COMMIT, accumulator, ran
+from tests.support.emulator.tensor_products import SCALE_A, SCALE_B, Product, drawn, put, scaled_reference, scales
 
 SCALED = [
     Product("mxf8f6f4", "e4m3", "e5m2", scale="ue8m0", m=256, n=16, parts=(1, 2)),

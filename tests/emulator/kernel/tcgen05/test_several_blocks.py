@@ -18,8 +18,8 @@ from ptxdiff.emulator.kernel.tcgen05.cell_access import Rows
 from ptxdiff.emulator.kernel.tcgen05.in_flight import TensorWork
 from ptxdiff.emulator.limits import Deadline
 from tests.emulator.kernel.tcgen05 import test_products
-from tests.emulator.kernel.tcgen05.test_in_flight import MATRIX, A, D, mma
 from tests.support.emulator import tensor_memory_text as tm
+from tests.support.emulator.tensor_work_text import MATRIX, A, D, mma
 
 BLOCKS = 3
 HEAD = f"""  .reg .pred %last, %one, %issuer;

@@ -18,8 +18,8 @@ from ptxdiff.references import tensor_memory_sparse as places
 from ptxdiff.references.formats import E4M3, I32, UE8M0
 from tests.emulator.kernel.tcgen05 import test_pairs as test_tensor_pairs
 from tests.emulator.kernel.tcgen05 import test_products as dense
-from tests.emulator.kernel.tcgen05.test_products import FORMATS, SCALE_A, SCALE_B, Product, put, tensor
 from tests.support.emulator import tensor_memory_text as tm
+from tests.support.emulator.tensor_products import FORMATS, SCALE_A, SCALE_B, Product, put, tensor
 
 META = 28
 """The column at which metadata begins."""

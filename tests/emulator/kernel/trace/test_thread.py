@@ -10,7 +10,7 @@ from ptxdiff.emulator.kernel.trace import observers
 from ptxdiff.emulator.kernel.trace.observers import ThreadTrace, TooLong
 from ptxdiff.emulator.kernel.trace.origins import SHARED, Stored
 from ptxdiff.emulator.kernel.trace.thread import Launched, followed
-from tests.emulator.kernel.async_copy.test_bulk import ALONE, BYTES, EXPECT, FENCED, FROM, MOVE, TELLS
+from tests.support.emulator.bulk_text import ALONE, BYTES, EXPECT, FENCED, FROM, MOVE, TELLS
 from tests.support.emulator.cluster_kernels import SYNC, THREADS, WAIT, text
 
 BOX = f"""mov.b32 %r13, 0; mov.b64 %rd4, m; cvta.param.u64 %rd4, %rd4;

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ptxdiff.emulator.errors import ExecutionError
-from tests.emulator.kernel.test_kernel_forms import LANES, STORE, one_warp
+from tests.support.emulator.one_warp import LANES, STORE, one_warp
 
 OPERATIONS = {
     "redux": "redux.sync.add.u32 %r3, %r2, {mask};",

@@ -11,19 +11,18 @@ import torch
 from ptxdiff.emulator import isa
 from ptxdiff.emulator.errors import ExecutionError, OperandError, UndefinedBits
 from ptxdiff.emulator.isa.forms import FORMS, Bound
-from ptxdiff.emulator.targets import Target
 from ptxdiff.references import arithmetic, tensor_core
 from ptxdiff.references import sparse_tensor_core as sparse
 from ptxdiff.references.conversion import convert
 from ptxdiff.references.formats import BF16, E2M1, E2M3, E3M2, E4M3, E5M2, F16, F32, I8, I32, TF32, U8
-from tests.support.emulator.warp_products import bits_of, launched, of_a, of_b, of_c, run_undefined, words
+from tests.support.emulator.sparse_tiles import GENERATIONS, pattern, run, target_of
+from tests.support.emulator.warp_products import bits_of, of_a, of_b, of_c, run_undefined, words
 
 isa.load()
 FORMATS = {
     "f16": F16, "bf16": BF16, "tf32": TF32, "f32": F32, "e4m3": E4M3, "e5m2": E5M2, "e3m2": E3M2, "e2m3": E2M3,
     "e2m1": E2M1, "s8": I8, "u8": U8, "s4": I8, "u4": U8, "s32": I32,
 }  # fmt: skip
-GENERATIONS = {"sm_80": tensor_core.AMPERE, "sm_89": tensor_core.ADA, "sm_90a": tensor_core.HOPPER}
 GENERATIONS |= {"sm_120a": tensor_core.BLACKWELL}
 
 
@@ -37,11 +36,6 @@ def forms() -> list[Bound]:
     return list(found.values())
 
 
-def target_of(bound: Bound) -> str:
-    """The first target that has the form and whose arithmetic is known (not Hopper's of 8-bit floats)."""
-    return next(t for t in GENERATIONS if bound.requirement_unmet(Target.parse(t)) is None)
-
-
 def drawn(kind: str, shape: tuple[int, int], rng: np.random.Generator) -> torch.Tensor:
     """Codes of all kinds of numbers, with few NaNs and infinities."""
     fmt = FORMATS[kind]
@@ -52,14 +46,6 @@ def drawn(kind: str, shape: tuple[int, int], rng: np.random.Generator) -> torch.
         codes = rng.integers(0, 2, shape) << (fmt.code_bits - 1) | exponent << low | rng.integers(0, 1 << low, shape)
         codes = np.where(rng.random(shape) < 0.1, 0, codes)
     return torch.from_numpy(codes.astype(np.int64))
-
-
-def pattern(rng: np.random.Generator, bits: int, k: int) -> torch.Tensor:
-    size, run = sparse.CHUNK[bits], 2 if bits == 4 else 1
-    places = size // run
-    order = rng.random((16, k // size, places)).argsort(-1)
-    mask = np.repeat(order < (1 if bits == 32 else 2), run, -1)
-    return torch.from_numpy(mask.reshape(16, k))
 
 
 def operands(bound: Bound, seed: int, selector: int) -> tuple[list[np.ndarray], torch.Tensor]:
@@ -91,11 +77,6 @@ def dense_product(bound: Bound, d: str, a: str, b: str) -> Callable[..., torch.T
         return integers
     formats = {"a_format": FORMATS[a], "b_format": FORMATS[b], "c_format": FORMATS[d], "d_format": FORMATS[d]}
     return lambda x, y, z: tensor_core.dot(x, y, z, **formats, generation=GENERATIONS[target_of(bound)])
-
-
-def run(bound: Bound, registers: list[np.ndarray], selector: int, target: str = "") -> np.ndarray:
-    """The codes of d, 16 x 8, that the emulator computes."""
-    return launched(bound, registers, f"{{3}}, {selector}", target or target_of(bound))
 
 
 def wanted(expected: torch.Tensor, d: str) -> np.ndarray:

@@ -13,8 +13,8 @@ from ptxdiff.emulator.errors import ExecutionError, OperandError, UndefinedBits,
 from ptxdiff.emulator.isa.forms import FORMS, Bound
 from ptxdiff.references import scaled_tensor_core as scaled
 from ptxdiff.references import sparse_metadata, sparse_tensor_core
-from tests.emulator.kernel.warp.test_scaled_mma import FORMATS, drawn, scales
-from tests.emulator.kernel.warp.test_sparse_mma import pattern
+from tests.support.emulator.scaled_tiles import FORMATS, drawn, scales
+from tests.support.emulator.sparse_tiles import pattern
 from tests.support.emulator.warp_products import launched, of_a, of_b, of_c, run_undefined, words
 
 isa.load()

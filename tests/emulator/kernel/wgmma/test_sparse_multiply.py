@@ -17,7 +17,7 @@ from ptxdiff.emulator.numeric.tensorcore import BITS
 from ptxdiff.references import sparse_metadata, tensor_core
 from ptxdiff.references import sparse_tensor_core as sparse
 from ptxdiff.references.formats import I8, I32, U8
-from tests.emulator.kernel.wgmma.test_multiply import FORMATS, image
+from tests.support.emulator.warpgroup_tiles import FORMATS, image
 from tests.support.sampling import spread
 
 HEAD = "wgmma.mma_async.sp.sync.aligned."

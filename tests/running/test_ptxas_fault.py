@@ -25,6 +25,7 @@ from ptxdiff.running.ptxas_fault import blamed
 from ptxdiff.running.run import run_item
 from ptxdiff.triton import assemble as assembling
 from ptxdiff.triton.ptxas import assembler_at
+from tests.support.running.ptxas_case import CASE
 
 pytest.importorskip("torch")
 pytest.importorskip("triton")
@@ -33,23 +34,6 @@ TARGET = "sm_90a"
 GPU = Gpu("GPU-7", "a GPU", "GPU-0-test", TARGET, 1 << 30)
 FLIPPING = Path(__file__).parents[1] / "fuzz" / "flipping_ptxas.sh"
 
-CASE = """
-from ptxdiff import Case, asm
-from ptxdiff.references.formats import U8
-
-def flipped(x):
-    return x ^ 0x5a
-
-case = Case(
-    inputs={"x": U8}, outputs={"y": U8}, reference=flipped,
-    variants={
-        "right": asm("xor.b32 $0, $1, 0x5a5a5a5a;", "=r,r", pack=4),
-        "wrong": asm("or.b32 $0, $1, 0x5a5a5a5a;", "=r,r", pack=4),
-        "both wrong": asm("{ .reg .b32 t; add.u32 t, $1, 0; xor.b32 $0, t, 0x5a5a5a5b; }", "=r,r", pack=4),
-        "crashes": asm("{ .reg .b32 t; brev.b32 t, $1; brev.b32 t, t; xor.b32 $0, t, 0x5a5a5a5a; }", "=r,r", pack=4),
-    },
-)
-"""
 
 PLANTED = """#!/bin/sh
 for word; do

@@ -15,7 +15,7 @@ from ptxdiff.emulator import isa
 from ptxdiff.emulator.isa.forms import FORMS, Form, find
 from ptxdiff.emulator.numeric.translation import loops, machinecode
 from ptxdiff.emulator.numeric.vectorise import ArrayFunction, register_helpers, wrapping
-from tests.emulator.isa.test_forms import ends, inputs
+from tests.support.emulator.isa.defined_forms import ends, inputs
 from tests.support.sampling import spread
 
 isa.load()
