@@ -323,7 +323,7 @@ def _attributes(value: Any) -> dict[str, Any]:
     classes = type(value).__mro__
     slots = {n: v for c in classes for n, v in vars(c).items() if isinstance(v, types.MemberDescriptorType)}
     own = (vars(c).get("__dict__") for c in classes)
-    attributes = next((d.__get__(value) for d in own if isinstance(d, types.GetSetDescriptorType)), {})
+    attributes: dict[str, Any] = next((d.__get__(value) for d in own if isinstance(d, types.GetSetDescriptorType)), {})
     found = {}
     for name, slot in slots.items():
         with contextlib.suppress(AttributeError):  # it is empty
