@@ -6,7 +6,8 @@ are known by name; any other word refuses the instruction.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -29,15 +30,20 @@ _SIZES = {"U8": (1, 0), "S8": (1, 1), "U16": (2, 0), "S16": (2, 1), "64": (8, 0)
 
 def special(instruction: MachineInstruction, code: MachineCode) -> MachineStep | None:
     """The step of an instruction that has no row of the table; None for all others. Raises Unsupported."""
+    made = _makers().get(instruction.opcode)
+    if made is not None:
+        return made(instruction, code)
+    return exchange_step(instruction) or shared_step(instruction, code)
+
+
+@cache
+def _makers() -> Mapping[str, Callable[[MachineInstruction, MachineCode], MachineStep]]:
+    """What makes the steps of an opcode, for opcodes of which one table has all forms."""
     from ptxdiff.sass.async_copy import ASYNC_COPIES
     from ptxdiff.sass.matrices import MATRICES
     from ptxdiff.sass.warpgroup import WARPGROUPS
 
-    tables = CONTROL, MATRICES, WARPGROUPS, ASYNC_COPIES
-    made = next((t[instruction.opcode] for t in tables if instruction.opcode in t), None)
-    if made is not None:
-        return made(instruction, code)
-    return exchange_step(instruction) or shared_step(instruction, code)
+    return {**ASYNC_COPIES, **WARPGROUPS, **MATRICES, **CONTROL}
 
 
 def refuse(instruction: MachineInstruction, why: str = "is not known in this form") -> Unsupported:
