@@ -125,7 +125,7 @@ class Machine:
         self.ones = np.ones(self.lanes, np.uint8)
         self.alive = np.ones(self.lanes, np.bool_)
         self.waiting = np.zeros(self.lanes, np.uint32)  # the lanes for which a lane waits; 0: it does not
-        self.wait_kind = np.zeros(self.lanes, np.uint8)
+        self.wait_kind = np.zeros(self.lanes, np.int64)
         self.resume = np.zeros(self.lanes, np.int64)
         self.fibres: list[Fibre] = [Fibre(0, None)]
         self.local: Array | None = None
@@ -466,8 +466,9 @@ class Computed(MachineStep):
         if self.uniform and guard is not None and guard.kind != "UP" and guard.number != 7:
             raise Unsupported(f"{instruction.text}: a uniform instruction under a predicate of lanes")
         self.functions: tuple[ArrayFunction, ...] = functions_of(found)
-        count = len(found.shape.destinations)
-        self.destinations = list(zip(found.shape.destinations, instruction.operands[:count], strict=True))
+        first, count = found.shape.unused, len(found.shape.destinations)
+        places = instruction.operands[first : first + count]
+        self.destinations = list(zip(found.shape.destinations, places, strict=True))
         self.sources = [SourceFetch(k, o, instruction) for k, o in found.operands]
         written = [(o.kind, o.number) for k, o in self.destinations if o.number not in ((7,) if k == "P" else (-1,))]
         if len(set(written)) != len(written):
@@ -541,7 +542,7 @@ class SourceFetch:
         self.source = source = SOURCES[kind]
         self.kind, self.operand = kind, operand
         self.dtype = np.dtype({1: np.uint8, 32: np.uint32, 64: np.uint64}[source.width])
-        self.wide = source.width == 64 and kind != "j"
+        self.wide = source.width == 64 and kind not in ("j", "l")
         self.constant: int | None = None
         self.place = id(self)
         if operand.kind in ("int", "float"):
@@ -557,11 +558,12 @@ class SourceFetch:
             return encoded
         value = operand.value
         assert value is not None
+        if self.wide and instruction.opcode in ("MOV", "UMOV"):  # its 64 bits are all over the word; the text has them
+            return value & _ONES[64]
         if value & 0xFFFFFFFF != encoded:
             raise Unsupported(f"{instruction.text}: its immediate is not the one of its encoding, 0x{encoded:x}")
+        # A number of 64 bits is written with its sign, so of a larger one it is not known what its upper half is.
         if self.wide and not -(1 << 31) <= value < 1 << 31:
-            raise Unsupported(f"{instruction.text}: how its immediate becomes a number of 64 bits is not known")
-        if self.wide and value < 0:
             raise Unsupported(f"{instruction.text}: how its immediate becomes a number of 64 bits is not known")
         if not self.wide and not -(1 << 32) < value < 1 << 32:
             raise Unsupported(f"{instruction.text}: an immediate beyond 32 bits")
@@ -631,6 +633,9 @@ class SourceFetch:
             x = x >> 31
         elif self.kind == "y":
             x = x >> 8 * int(operand.suffix[1:] or 0) & 0xFF
+        if self.kind == "l":
+            number = x.view(np.int32).astype(np.int64)
+            return (-number if operand.negated and not literal else number).view(np.uint64)
         if self.kind == "j":
             wide = x.astype(np.uint64)
             return (wide ^ 0xFFFFFFFF) + 1 if operand.negated and not literal else wide
