@@ -46,7 +46,7 @@ _SECONDS = 240.0
 OPEN = {
     "cvt.f32.f32": "ptxas 12.9 keeps a signalling NaN at -O3, where it moves; at -O0 it adds, which quiets",
     "cvt.f64.f64": "as cvt.f32.f32",
-    "madc.hi.sat.s32": "ptxas 12.9 and 13.4 saturate at -O0, and not at -O3, whose bits the definition has",
+    "madc.hi.sat.s32": "ptxas 13.4 saturates at -O0, and not at -O3, whose bits the definition has",
 }
 """Forms that teach nothing, because the ISA leaves bits open and ptxas's levels give different ones."""
 

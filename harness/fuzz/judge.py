@@ -92,7 +92,7 @@ class PtxasFault:
 
 
 @dataclass(frozen=True)
-class Part:
+class ModulePart:
     """Some programs of a batch in one module, as an assembler ended on it.
 
     places: of the programs in the batch. given: the outputs of their machine code, if the worker that made the batch
@@ -116,7 +116,7 @@ class Batch:
     programs: tuple[RandomProgram, ...]
     seeds: tuple[str, ...]
     expected: tuple[Words, ...]
-    parts: tuple[tuple[Part, ...], ...]
+    parts: tuple[tuple[ModulePart, ...], ...]
     refused: int
 
 
@@ -142,22 +142,22 @@ def prepared(plan: FuzzPlan, number: int) -> Batch:
 
 def assembled_parts(
     one: Ptxas, programs: Sequence[RandomProgram], places: Sequence[int], target: str
-) -> Iterator[Part]:
+) -> Iterator[ModulePart]:
     """The parts of some programs. A module that fails is halved, so that a program takes no other with it."""
     done = one.assemble(text_of([programs[p] for p in places], target), target)
     if done.ended == "assembled" or len(places) < 2:
-        yield Part(tuple(places), done.ended, done.cubin, done.words)
+        yield ModulePart(tuple(places), done.ended, done.cubin, done.words)
         return
     for half in (places[: len(places) // 2], places[len(places) // 2 :]):
         yield from assembled_parts(one, programs, half, target)
 
 
-def _interpreted(parts: Sequence[Sequence[Part]], inputs: Sequence[Words], target: str) -> list[list[Part]]:
+def _interpreted(parts: Sequence[Sequence[ModulePart]], inputs: Sequence[Words], target: str) -> list[list[ModulePart]]:
     """The parts with what their machine code gives on the CPU."""
     runner = MachineCodeInterpreter(target)
     read = iter(runner.read([part.cubin for some in parts for part in some if part.ended == "assembled"]))
 
-    def ran(part: Part) -> Part:
+    def ran(part: ModulePart) -> ModulePart:
         if part.ended != "assembled":
             return part
         code, names = next(read), [f"p{k}" for k in range(len(part.places))]
@@ -214,7 +214,7 @@ class BatchJudge:
             why=dict(self.unread),
         )  # fmt: skip
 
-    def _judge_part(self, batch: Batch, part: Part, one: Ptxas) -> None:
+    def _judge_part(self, batch: Batch, part: ModulePart, one: Ptxas) -> None:
         assert self.runner is not None
         given = part.given or self.runner.run(part.cubin, [inputs_of(batch.seeds[p]) for p in part.places])
         self.runs += len(part.places)
@@ -306,7 +306,7 @@ class BatchJudge:
         error = one.assemble(text_of([small], self.plan.target), self.plan.target).words
         self.findings.append(replace(self._finding(ended, small, seed, one), words=error or words))
 
-    def _stopped(self, batch: Batch, part: Part, one: Ptxas, words: str) -> None:
+    def _stopped(self, batch: Batch, part: ModulePart, one: Ptxas, words: str) -> None:
         """Add findings for the programs that stop the device, each run alone. None has undefined behaviour."""
         for made, seed in ((batch.programs[p], batch.seeds[p]) for p in part.places):
             given = self._run([made], inputs_of(seed), one)

@@ -36,7 +36,6 @@ from tests.support.sass.assembly import written
         ("LEA.HI.SX32 R1, R2, -R3, 0x7", "LEA.HI.SX32-b"),
         ("IMAD.HI.U32 R1, P1, R2, R3, R4", "IMAD.HI.U32+carry"),
         ("IADD.64 RZ, P1, R2, -R4", "IADD.64-b"),
-        ("IADD.64 R2, P1, -R2, R4", "IADD.64-a"),
         ("IADD.64 R2, P1, R2, R4", "IADD.64"),
         ("IMNMX.S64 PT, PT, R2, R4, R6, !PT, !PT", "IMNMX.S64"),
         ("PRMT.ECL R1, R2, R3, R4", "PRMT.mode"),
@@ -84,7 +83,8 @@ def test_instructions_find_their_rows(text: str, name: str) -> None:
         "LEA.HI R1, -R2, R3, R4, 0x10",
         "LEA.HI R1, P0, R2, -R3, R4, 0x10",  # the carry of a difference
         "IMAD.HI R1, P0, R2, R3, R4",  # the carry of a signed sum
-        "IADD.64 R2, P1, -R2, -R4",
+        "IADD.64 R2, P1, -R2, R4",  # nothing taught which of the two is negated
+        "IMAD.HI.U32.X R1, R2, R3, R4, P1",  # where the carry is added
         "IMNMX.S64 P0, PT, R2, R4, R6, !PT, !PT",  # what its first predicates are
         "IMNMX.S64 PT, PT, R2, R4, R6, !PT, PT",
         "IMNMX.S64 PT, R2, R4, R6, !PT, !PT",

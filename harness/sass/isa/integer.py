@@ -69,13 +69,6 @@ def iadd_64_difference(a: int, b: int, result: int) -> int:
     return total if result == 0 else (1 if b == 0 or below64(total, a) else 0)
 
 
-@row("IADD.64", "R2,P = -q,Q", uniform=True, label="IADD.64-a")
-def iadd_64_reversed(a: int, b: int, result: int) -> int:
-    """As `iadd_64_difference` with the first operand negated."""
-    total = wrap64(a + b)
-    return total if result == 0 else (1 if a == 0 or below64(total, b) else 0)
-
-
 @row("IADD.64.X", "R2 = w,w,p", uniform=True)
 def iadd_64_x(a: int, b: int, c: int) -> int:
     """The sum of two 64-bit numbers and a carry."""
@@ -159,12 +152,6 @@ def imad_hi_carry(a: int, b: int, c: int, result: int) -> int:
     """The high word of an unsigned 64-bit product and a sum, and the carry of that sum."""
     total = wrap64(wrap64(a * b) + c)
     return shr64(total, 32) if result == 0 else (1 if below64(total, c) else 0)
-
-
-@row("IMAD.HI.U32.X", "R = u,u,Q,p")
-def imad_hi_x(a: int, b: int, c: int, d: int) -> int:
-    """The high word of an unsigned 64-bit product, a sum and a carry into its lowest bit."""
-    return shr64(wrap64(wrap64(a * b) + c + d), 32)
 
 
 @row("LEA", "R = i,i,#n", "R,P = u,u,#n", uniform=True)
