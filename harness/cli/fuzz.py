@@ -10,7 +10,6 @@ import json
 import os
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
     from ptxdiff.fuzz.judge import FuzzPlan, PtxasFault
 
 LEVELS = (0, 3)
+BATCH, CPU_BATCH = 32, 256
+"""Programs per module. nvdisasm takes a quarter of a second to start."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +57,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "refusals.txt); repeatable",
     )
     options.add(parser, "jobs", "processes that make programs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--batch", type=int, default=32, metavar="N", help="programs per module (default: %(default)s)")
+    parser.add_argument(
+        "--batch", type=int, metavar="N",
+        help=f"programs per module (default: {BATCH}; {CPU_BATCH} where machine code runs on the CPU)",
+    )  # fmt: skip
     options.add(parser, "resume", "continue the campaign in the output folder")
     options.add(parser, "cluster", "run the batches on a Ray cluster: auto, HOST:PORT of its head, or local")
     parser.add_argument("--no-gpu", action="store_true", help="run the machine code on the CPU, also where a GPU is")
@@ -88,7 +92,7 @@ def main(args: argparse.Namespace) -> int:
     if args.cluster:
         return _on_cluster(args, folder)
     runner, target = _runner(args)
-    plan = replace(_plan(args, target), interpreted=isinstance(runner, MachineCodeInterpreter))
+    plan = _plan(args, target, interpreted=isinstance(runner, MachineCodeInterpreter))
     campaign = _campaign(plan, runner, journal, max(1, args.jobs))
     where = "only crashes, hangs and refusals"
     if runner:
@@ -110,7 +114,7 @@ def _on_cluster(args: argparse.Namespace, folder: Path) -> int:
         with tempfile.TemporaryDirectory() as nothing, joined(args.cluster, Path(nothing)) as tasks:
             target = _cluster_target(args, tasks.nodes.targets)
             needs = gpu(target) if target in tasks.nodes.targets and not args.no_gpu and not args.no_run else CPU
-            plan = replace(_plan(args, target), interpreted=not needs.gpus and not args.no_run)
+            plan = _plan(args, target, interpreted=not needs.gpus and not args.no_run)
             running = ClusterFuzz(tasks, _campaign(plan, None, folder / JOURNAL), needs)
             where = "machine code on the CPU" if plan.interpreted else "only crashes, hangs and refusals"
             where = "on GPUs of the cluster" if needs.gpus else where
@@ -207,7 +211,7 @@ def _named_target(args: argparse.Namespace) -> str | None:
         raise UsageError(f"--target: {error}") from None
 
 
-def _plan(args: argparse.Namespace, target: str) -> FuzzPlan:
+def _plan(args: argparse.Namespace, target: str, *, interpreted: bool = False) -> FuzzPlan:
     from ptxdiff.fuzz.generate import FAMILIES
     from ptxdiff.fuzz.judge import FuzzPlan
     from ptxdiff.model.targets import capability
@@ -224,6 +228,7 @@ def _plan(args: argparse.Namespace, target: str) -> FuzzPlan:
             weights = {n: float(w or 1) for n, w in chosen.items()}
         except ValueError as error:
             raise UsageError(f"--family: the weight must be a number: {error}") from None
+    usual = min(CPU_BATCH, args.programs or CPU_BATCH) if interpreted else BATCH
     return FuzzPlan(
         args.seed,
         target,
@@ -231,7 +236,8 @@ def _plan(args: argparse.Namespace, target: str) -> FuzzPlan:
         _assemblers(args, target),
         weights,
         _avoided(args.avoid),
-        max(1, args.batch),
+        max(1, args.batch or usual),
+        interpreted,
     )
 
 

@@ -46,6 +46,7 @@ _SECONDS = 240.0
 OPEN = {
     "cvt.f32.f32": "ptxas 12.9 keeps a signalling NaN at -O3, where it moves; at -O0 it adds, which quiets",
     "cvt.f64.f64": "as cvt.f32.f32",
+    "madc.hi.sat.s32": "ptxas 13.4 saturates at -O0, and not at -O3, whose bits the definition has",
 }
 """Forms that teach nothing, because the ISA leaves bits open and ptxas's levels give different ones."""
 
@@ -70,6 +71,30 @@ def _sequences() -> Iterator[tuple[str, str, tuple[str, ...], tuple[str, ...]]]:
         yield f"wrapped {shift}", text, (kind,), (kind, "u32")
         text = f"{{ .reg .b32 v, w; and.b32 w, $2, 31; {shift} v, $1, w; xor.b32 $0, v, $2; }}"
         yield f"wrapped {shift} and xor", text, (kind,), (kind, "u32")
+    for kind in ("u32", "s32"):
+        for by in (7, 16, 25):
+            text = f"{{ .reg .b32 w; shr.{kind} w, $1, {by}; sub.u32 $0, w, $2; }}"
+            yield f"shifted {kind} by {by} and sub", text, ("u32",), ("u32",) * 2
+    for number in (7, 100, 1000, 65537):
+        for operation in ("div", "rem"):
+            for kind in ("u32", "s32"):
+                yield f"{operation}.{kind} by {number}", f"{operation}.{kind} $0, $1, {number};", (kind,), (kind,)
+    for number in (-1, 0x7FF8000000000000, -0x7FFFFFFFFFFFFFFF):
+        yield f"add.s64 of {number}", f"add.s64 $0, $1, {number};", ("b64",), ("b64",)
+        yield f"xor.b64 of {number}", f"xor.b64 $0, $1, {number};", ("b64",), ("b64",)
+        yield f"max.s64 of {number}", f"max.s64 $0, $1, {number};", ("b64",), ("b64",)
+        text = f"{{ .reg .pred p; setp.ne.u32 p, $2, 0; selp.b64 $0, $1, {number}, p; }}"
+        yield f"selp.b64 of {number}", text, ("b64",), ("b64", "u32")
+    for operation in ("add", "sub"):
+        text = f"{operation}.cc.u64 $0, $2, $3; {operation}c.u64 $1, $4, $5;"
+        yield f"{operation} with carry u64", text, ("b64",) * 2, ("b64",) * 4
+        text = f"{{ .reg .b64 w; {operation}.cc.u64 w, $1, $2; {operation}c.u64 $0, $2, $1; }}"
+        yield f"carry of {operation} u64", text, ("b64",), ("b64",) * 2
+    for kind in ("u32", "u64"):
+        text = f"{{ .reg .b{kind[1:]} w; mad.lo.cc.{kind} w, $1, $2, $3; madc.hi.{kind} $0, $1, $2, $4; }}"
+        yield f"mad with carry {kind}", text, (f"b{kind[1:]}",), (f"b{kind[1:]}",) * 4
+        text = f"{{ .reg .b{kind[1:]} w; mad.hi.cc.{kind} w, $1, $2, $3; addc.{kind} $0, w, $4; }}"
+        yield f"carry of mad.hi {kind}", text, (f"b{kind[1:]}",), (f"b{kind[1:]}",) * 4
     for operation in ("add", "mul"):
         text = f"mov.b64 v, {{$1, $1}}; mov.b64 w, {{$2, $3}}; {operation}.rn.f32x2 $0, v, w;"
         yield f"{operation} f32x2 of one", f"{{ .reg .b64 v, w; {text} }}", ("b64",), ("f32",) * 3

@@ -13,10 +13,12 @@ from ptxdiff.emulator import Buffer, PtxError
 from ptxdiff.fuzz.oracle import THREADS, Words
 from ptxdiff.fuzz.program import BLOCK, OUTPUTS
 from ptxdiff.processes.child import Device, DeviceFault
-from ptxdiff.sass.cubin import MachineCode, disassembled, machine_code, machine_codes
-from ptxdiff.sass.run import Ran, run_machine_code
+from ptxdiff.sass.cubin import MachineCode, disassembled, machine_code
+from ptxdiff.sass.machine import SCHEDULES
+from ptxdiff.sass.run import Ran, run_machine_code, run_schedules
 from ptxdiff.sass.scoreboards import early_uses
 from ptxdiff.sass.text import ScheduleDependence, Unsupported
+from ptxdiff.sass.words import WordDecoder
 from ptxdiff.triton.targets import tool
 
 LIMIT = 30.0  # seconds for the programs of one module; their loops end after eight iterations
@@ -52,6 +54,10 @@ class GpuRunner:
         return found
 
 
+Read = Mapping[str, MachineCode] | Unsupported
+"""The kernels of a module by name, or why they cannot be read."""
+
+
 @dataclass(frozen=True)
 class MachineCodeInterpreter:
     """The machine code on the CPU, for a target."""
@@ -67,40 +73,51 @@ class MachineCodeInterpreter:
         """A kernel of a module. Raises Unsupported."""
         return machine_code(cubin, disassembled(cubin, tool("nvdisasm"), keep=False), name)
 
-    def early(self, cubin: bytes, programs: int) -> list[str]:
+    def read(self, cubins: Sequence[bytes]) -> list[Read]:
+        """The kernels of some modules. Together they take fewer calls of nvdisasm."""
+        return list(_decoder(self.target, str(tool("nvdisasm"))).codes(cubins))
+
+    def early(self, read: Read, names: Sequence[str]) -> list[str]:
         """For each kernel of a module, its first use of a result before its scoreboard is waited for; "" for none."""
-        try:
-            codes = _codes(cubin)
-        except Unsupported:
-            return [""] * programs
-        uses = (early_uses(codes[f"p{k}"].function) for k in range(programs))
+        if isinstance(read, Unsupported):
+            return [""] * len(names)
+        uses = (early_uses(read[name].function) for name in names)
         return [found[0].words if found else "" for found in uses]
 
     def ran(self, cubin: bytes, inputs: Sequence[Words]) -> list[tuple[Words, Ran] | NotRead]:
-        """The outputs of each kernel, with the forms of machine instructions that ran."""
-        try:
-            codes = _codes(cubin)
-        except Unsupported as refusal:
-            return [NotRead(refusal.message)] * len(inputs)
-        return [_interpreted(codes[f"p{k}"], given) for k, given in enumerate(inputs)]
+        """The outputs of the kernels p0, p1, ..., with the forms of machine instructions that ran."""
+        (read,) = self.read([cubin])
+        return self.interpreted(read, [f"p{k}" for k in range(len(inputs))], inputs)
+
+    @staticmethod
+    def interpreted(read: Read, names: Sequence[str], inputs: Sequence[Words]) -> list[tuple[Words, Ran] | NotRead]:
+        """The outputs of some kernels, with the forms of machine instructions that ran."""
+        if isinstance(read, Unsupported):
+            return [NotRead(read.message)] * len(inputs)
+        return [_interpreted(read[name], given) for name, given in zip(names, inputs, strict=True)]
 
 
 @lru_cache(maxsize=2)
-def _codes(cubin: bytes) -> Mapping[str, MachineCode]:
-    """The kernels of a module. Raises Unsupported."""
-    return machine_codes(cubin, disassembled(cubin, tool("nvdisasm"), keep=False))
+def _decoder(target: str, nvdisasm: str) -> WordDecoder:
+    return WordDecoder(target, nvdisasm)
 
 
 def _interpreted(code: MachineCode, inputs: Words) -> tuple[Words, Ran] | NotRead:
-    outputs = np.zeros((len(inputs), OUTPUTS), np.uint32)
-    buffers = [Buffer(np.array(inputs), "inputs"), Buffer(outputs, "outputs", defined=False)]
+    """The outputs of a kernel, in all schedules at once; one after the other if they differ, to tell why."""
+    outputs = np.zeros((len(SCHEDULES), len(inputs), OUTPUTS), np.uint32)
+    copied = Buffer(np.tile(inputs, (len(SCHEDULES), 1)), "inputs")
     try:
-        ran = run_machine_code(code, buffers, (len(inputs) // BLOCK,), BLOCK, limit=LIMIT)
+        made = Buffer(outputs.reshape(-1, OUTPUTS), "outputs", defined=False)
+        ran = run_schedules(code, [copied, made], len(inputs) // BLOCK, BLOCK, limit=LIMIT)
+        if not (outputs == outputs[0]).all():
+            made = Buffer(outputs[0], "outputs", defined=False)
+            buffers = [Buffer(np.array(inputs), "inputs"), made]
+            ran = run_machine_code(code, buffers, (len(inputs) // BLOCK,), BLOCK, limit=LIMIT)
     except ScheduleDependence as fault:
         return NotRead(fault.message, schedule=True)
     except PtxError as error:
         return NotRead(error.message)
-    return outputs, ran
+    return outputs[0], ran
 
 
 def run_here(cubin: bytes, inputs: Words) -> list[Words]:

@@ -6,8 +6,9 @@ A batch needs no other batch and no journal, so any machine can judge it.
 from __future__ import annotations
 
 import re
+import struct
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -29,6 +30,7 @@ from ptxdiff.fuzz.reduce import (
     unrolled_random,
 )
 from ptxdiff.model.compilers import LEVELS
+from ptxdiff.triton.cubin import loaded_sections
 
 TOO_EARLY = "uses a result too early"
 """The kind of a finding on scoreboards (`ptxdiff.sass.scoreboards`)."""
@@ -90,21 +92,32 @@ class PtxasFault:
 
 
 @dataclass(frozen=True)
-class Batch:
-    """An assembled batch. cubins: for each assembler how it ended, the machine code, and its error text.
+class ModulePart:
+    """Some programs of a batch in one module, as an assembler ended on it.
 
-    given: for each assembler the outputs of its machine code, if the worker that made the batch ran it. early: then
-    also, for each program, its first use of a result before its scoreboard is waited for; "" for none.
+    places: of the programs in the batch. given: the outputs of their machine code, if the worker that made the batch
+    ran it. early: then also, for each program, its first use of a result before its scoreboard is waited for; "" for
+    none.
     """
+
+    places: tuple[int, ...]
+    ended: str
+    cubin: bytes
+    words: str
+    given: Sequence[Words | NotRead] | str = ()
+    early: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Batch:
+    """An assembled batch. parts: for each assembler, of one module if it assembles all programs."""
 
     number: int
     programs: tuple[RandomProgram, ...]
     seeds: tuple[str, ...]
     expected: tuple[Words, ...]
-    cubins: tuple[tuple[str, bytes, str], ...]
+    parts: tuple[tuple[ModulePart, ...], ...]
     refused: int
-    given: tuple[Sequence[Words | NotRead] | str, ...] = ()
-    early: tuple[Sequence[str], ...] = ()
 
 
 def prepared(plan: FuzzPlan, number: int) -> Batch:
@@ -120,19 +133,39 @@ def prepared(plan: FuzzPlan, number: int) -> Batch:
             continue
         programs.append(made)
         seeds.append(seed)
-    cubins = []
-    for one in plan.assemblers:
-        done = one.assemble(text_of(programs, plan.target), plan.target)
-        cubins.append((done.ended, done.cubin, done.words))
-    given: list[Sequence[Words | NotRead] | str] = []
-    early: list[Sequence[str]] = []
+    every = range(len(programs))
+    parts = [list(assembled_parts(one, programs, every, plan.target)) for one in plan.assemblers]
     if plan.interpreted:
-        inputs, runner = [inputs_of(seed) for seed in seeds], MachineCodeInterpreter(plan.target)
-        given = [runner.run(cubin, inputs) if ended == "assembled" else "" for ended, cubin, _ in cubins]
-        early = [runner.early(cubin, len(inputs)) if ended == "assembled" else () for ended, cubin, _ in cubins]
-    return Batch(
-        number, tuple(programs), tuple(seeds), tuple(right), tuple(cubins), refused, tuple(given), tuple(early)
-    )
+        parts = _interpreted(parts, [inputs_of(seed) for seed in seeds], plan.target)
+    return Batch(number, tuple(programs), tuple(seeds), tuple(right), tuple(map(tuple, parts)), refused)
+
+
+def assembled_parts(
+    one: Ptxas, programs: Sequence[RandomProgram], places: Sequence[int], target: str
+) -> Iterator[ModulePart]:
+    """The parts of some programs. A module that fails is halved, so that a program takes no other with it."""
+    done = one.assemble(text_of([programs[p] for p in places], target), target)
+    if done.ended == "assembled" or len(places) < 2:
+        yield ModulePart(tuple(places), done.ended, done.cubin, done.words)
+        return
+    for half in (places[: len(places) // 2], places[len(places) // 2 :]):
+        yield from assembled_parts(one, programs, half, target)
+
+
+def _interpreted(parts: Sequence[Sequence[ModulePart]], inputs: Sequence[Words], target: str) -> list[list[ModulePart]]:
+    """The parts with what their machine code gives on the CPU."""
+    runner = MachineCodeInterpreter(target)
+    read = iter(runner.read([part.cubin for some in parts for part in some if part.ended == "assembled"]))
+
+    def ran(part: ModulePart) -> ModulePart:
+        if part.ended != "assembled":
+            return part
+        code, names = next(read), [f"p{k}" for k in range(len(part.places))]
+        found = runner.interpreted(code, names, [inputs[p] for p in part.places])
+        given = [one if isinstance(one, NotRead) else one[0] for one in found]
+        return replace(part, given=given, early=runner.early(code, names))
+
+    return [[ran(part) for part in some] for some in parts]
 
 
 @dataclass(frozen=True)
@@ -168,42 +201,55 @@ class BatchJudge:
 
     def judge(self, batch: Batch) -> JudgedBatch:
         """Run the machine code, and compare its outputs with the emulator's."""
-        inputs = [inputs_of(seed) for seed in batch.seeds]
-        for number, (one, (ended, cubin, words)) in enumerate(zip(self.plan.assemblers, batch.cubins, strict=True)):
-            if ended != "assembled":
-                self._ended_badly(batch, one, words)
-            elif self.runner is not None:
-                given = batch.given[number] if batch.given else self.runner.run(cubin, inputs)
-                self.runs += len(inputs)
-                if isinstance(given, str):
-                    self._stopped(batch, one, given)
-                    continue
-                for place, (right, got) in enumerate(zip(batch.expected, given, strict=True)):
-                    if isinstance(got, NotRead) and not got.schedule:
-                        self.unread[got.words] += 1
-                    elif isinstance(got, NotRead) or not np.array_equal(right, got):
-                        self.differs(batch.programs[place], batch.seeds[place], one)
-                for place, words in enumerate(batch.early[number] if batch.early else ()):
-                    if words:
-                        self._uses_too_early(batch.programs[place], batch.seeds[place], one, words)
+        for one, parts in zip(self.plan.assemblers, batch.parts, strict=True):
+            for part in parts:
+                if part.ended != "assembled":
+                    for place in part.places:
+                        self._ended_badly(batch.programs[place], batch.seeds[place], one, part.words)
+                elif self.runner is not None:
+                    self._judge_part(batch, part, one)
         found, unread = tuple(self.findings), sum(self.unread.values())
         return JudgedBatch(
             batch.number, len(batch.programs), batch.refused, self.runs, self.known, found, unread=unread,
             why=dict(self.unread),
         )  # fmt: skip
 
-    def differs(self, program: RandomProgram, seed: str, one: Ptxas) -> None:
+    def _judge_part(self, batch: Batch, part: ModulePart, one: Ptxas) -> None:
+        assert self.runner is not None
+        given = part.given or self.runner.run(part.cubin, [inputs_of(batch.seeds[p]) for p in part.places])
+        self.runs += len(part.places)
+        if isinstance(given, str):
+            self._stopped(batch, part, one, given)
+            return
+        for number, (place, got) in enumerate(zip(part.places, given, strict=True)):
+            if isinstance(got, NotRead) and not got.schedule:
+                self.unread[got.words] += 1
+            elif isinstance(got, NotRead) or not np.array_equal(batch.expected[place], got):
+                self.differs(batch.programs[place], batch.seeds[place], one, _code_of(part.cubin, number))
+        for place, words in zip(part.places, part.early, strict=False):
+            if words:
+                self._uses_too_early(batch.programs[place], batch.seeds[place], one, words)
+
+    def differs(self, program: RandomProgram, seed: str, one: Ptxas, code: bytes = b"") -> None:
         """Add a finding for a program that gives other bits than the emulator: reduced, or "unsettled" if the bits
-        cannot be reproduced.
+        cannot be reproduced by the program alone. code: its machine code in the module where it was found.
         """
         if self._is_known(program, one):
             return
         inputs = inputs_of(seed)
         if not all(self._wrong([program], inputs, one)[0] for _ in range(2)):
-            self.findings.append(self._finding("unsettled", program, seed, one))
+            finding = self._finding("unsettled", program, seed, one)
+            self.findings.append(replace(finding, words=self._not_alone(program, one, code)))
             return
         small = _smallest(program, lambda programs: self._wrong(programs, inputs, one))
         self.findings.append(self._finding("wrong", small, seed, one))
+
+    def _not_alone(self, program: RandomProgram, one: Ptxas, code: bytes) -> str:
+        """How the machine code of a program alone differs from that among others, in words; "" if it does not."""
+        done = one.assemble(text_of([program], self.plan.target), self.plan.target)
+        if not code or done.ended != "assembled" or _code_of(done.cubin, 0) == code:
+            return ""
+        return "ptxas makes other machine code of this program alone than among others, and only that is wrong"
 
     def _uses_too_early(self, program: RandomProgram, seed: str, one: Ptxas, words: str) -> None:
         """Add a finding for a program whose machine code does not wait for a scoreboard: reduced. No bits show it."""
@@ -218,7 +264,9 @@ class BatchJudge:
         done = one.assemble(text_of(programs, self.plan.target), self.plan.target)
         if done.ended != "assembled":
             return [self._early([p], one)[0] for p in programs] if len(programs) > 1 else [""]
-        return MachineCodeInterpreter(self.plan.target).early(done.cubin, len(programs))
+        runner = MachineCodeInterpreter(self.plan.target)
+        (read,) = runner.read([done.cubin])
+        return runner.early(read, [f"p{k}" for k in range(len(programs))])
 
     def _wrong(self, programs: Sequence[RandomProgram], inputs: Words, one: Ptxas) -> list[bool]:
         """Which programs give other bits than the emulator's with this assembler."""
@@ -245,24 +293,22 @@ class BatchJudge:
         given = self.runner.run(done.cubin, [inputs] * len(programs))
         return None if isinstance(given, str) else given
 
-    def _ended_badly(self, batch: Batch, one: Ptxas, words: str) -> None:
-        """Add findings for the programs on which this assembler crashes or hangs, or which it refuses, each alone."""
-        for made, seed in zip(batch.programs, batch.seeds, strict=True):
-            done = one.assemble(text_of([made], self.plan.target), self.plan.target)
-            if done.ended == "assembled" or self._is_known(made, one):
-                continue
-            ended = done.ended
+    def _ended_badly(self, made: RandomProgram, seed: str, one: Ptxas, words: str) -> None:
+        """Add a finding for a program on which this assembler crashes or hangs, or which it refuses, alone."""
+        ended = one.assemble(text_of([made], self.plan.target), self.plan.target).ended
+        if ended == "assembled" or self._is_known(made, one):
+            return
 
-            def shows(programs: Sequence[RandomProgram], ended: str = ended) -> list[bool]:
-                return [one.assemble(text_of([p], self.plan.target), self.plan.target).ended == ended for p in programs]
+        def shows(programs: Sequence[RandomProgram]) -> list[bool]:
+            return [one.assemble(text_of([p], self.plan.target), self.plan.target).ended == ended for p in programs]
 
-            small = _smallest(made, shows)
-            error = one.assemble(text_of([small], self.plan.target), self.plan.target).words
-            self.findings.append(replace(self._finding(ended, small, seed, one), words=error or words))
+        small = _smallest(made, shows)
+        error = one.assemble(text_of([small], self.plan.target), self.plan.target).words
+        self.findings.append(replace(self._finding(ended, small, seed, one), words=error or words))
 
-    def _stopped(self, batch: Batch, one: Ptxas, words: str) -> None:
+    def _stopped(self, batch: Batch, part: ModulePart, one: Ptxas, words: str) -> None:
         """Add findings for the programs that stop the device, each run alone. None has undefined behaviour."""
-        for made, seed in zip(batch.programs, batch.seeds, strict=True):
+        for made, seed in ((batch.programs[p], batch.seeds[p]) for p in part.places):
             given = self._run([made], inputs_of(seed), one)
             if given is None and not self._is_known(made, one):
                 self.findings.append(replace(self._finding("stopped the device", made, seed, one), words=words))
@@ -326,6 +372,14 @@ class BatchJudge:
         )
         self.known += known
         return known
+
+
+def _code_of(cubin: bytes, number: int) -> bytes:
+    """The machine code of kernel p`number` of a module; nothing if there is none."""
+    try:
+        return loaded_sections(cubin).get(f".text.p{number}", b"")
+    except (ValueError, IndexError, struct.error):
+        return b""
 
 
 def interpreted_proof(text: str, target: str, one: Ptxas, inputs: Words, lane: int) -> tuple[str, str]:

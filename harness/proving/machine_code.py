@@ -240,6 +240,9 @@ class _MachineThread:
                 raise NotModelled("a predicate that is an immediate")
             return t.bnot(value) if operand.inverted else value
         value = _half(value, kind, operand.suffix)
+        if kind == "l":
+            number = t.sext(value, 64)
+            return t.neg(number) if operand.negated and source.constant is None else number
         if kind == "j":
             wide = t.zext(value, 64)
             if operand.negated and source.constant is None:

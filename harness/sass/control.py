@@ -6,7 +6,8 @@ are known by name; any other word refuses the instruction.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -29,15 +30,20 @@ _SIZES = {"U8": (1, 0), "S8": (1, 1), "U16": (2, 0), "S16": (2, 1), "64": (8, 0)
 
 def special(instruction: MachineInstruction, code: MachineCode) -> MachineStep | None:
     """The step of an instruction that has no row of the table; None for all others. Raises Unsupported."""
+    for table in _tables():
+        if made := table.get(instruction.opcode):
+            return made(instruction, code)
+    return exchange_step(instruction) or shared_step(instruction, code)
+
+
+@cache
+def _tables() -> tuple[Mapping[str, Callable[[MachineInstruction, MachineCode], MachineStep]], ...]:
+    """What makes the steps of an opcode, for opcodes of which one table has all forms."""
     from ptxdiff.sass.async_copy import ASYNC_COPIES
     from ptxdiff.sass.matrices import MATRICES
     from ptxdiff.sass.warpgroup import WARPGROUPS
 
-    tables = CONTROL, MATRICES, WARPGROUPS, ASYNC_COPIES
-    made = next((t[instruction.opcode] for t in tables if instruction.opcode in t), None)
-    if made is not None:
-        return made(instruction, code)
-    return exchange_step(instruction) or shared_step(instruction, code)
+    return CONTROL, MATRICES, WARPGROUPS, ASYNC_COPIES
 
 
 def refuse(instruction: MachineInstruction, why: str = "is not known in this form") -> Unsupported:
@@ -306,7 +312,48 @@ class WarpSync(MachineStep):
         return machine.wait(fibre, lanes, masks, 2)
 
 
+class CollectiveSync(MachineStep):
+    """All lanes of a warp wait for each other at one instruction, before what they do together."""
+
+    def __init__(self, instruction: MachineInstruction, mask: int) -> None:
+        super().__init__(instruction)
+        self.mask = mask
+
+    def run(self, machine: Machine, fibre: Fibre) -> bool:
+        """See MachineStep.run. Raises Unsupported for a part of a warp: it would need uniform registers of its own."""
+        lanes, masks = fibre.lanes, machine.read("R", self.mask, fibre.lanes)
+        alive = machine._bits(machine.alive)[(machine._all if lanes is None else lanes) // _WARP]
+        if ((masks & alive) != alive).any():
+            raise refuse(self.instruction, "runs for a part of a warp")
+        # Who waits elsewhere, or with another mask, waits for something else.
+        return machine.wait(fibre, lanes, masks.copy(), _COLLECTIVE + self.instruction.address)
+
+
+_COLLECTIVE = 3
+"""Kinds of waiting from here on: for a collective region, by its address."""
+
+
+def _collective(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
+    """WARPSYNC.COLLECTIVE names the end of its region, which an ENDCOLLECTIVE precedes; WARPSYNC.EXCLUSIVE has none."""
+    mask, *end = instruction.operands
+    if instruction.guard is not None or not plain(mask, "R"):
+        raise refuse(instruction)
+    if instruction.modifiers == ("COLLECTIVE",) and len(end) == 1:
+        last = _target(instruction, code, end[0]) - BYTES
+        region = [i for i in code.function.instructions if instruction.address < i.address <= last]
+        if not region or region[-1].opcode != "ENDCOLLECTIVE" or any(i.opcode in _LEAVING for i in region):
+            raise refuse(instruction, "names another place than the end of its region")
+    elif instruction.modifiers != ("EXCLUSIVE",) or end:
+        raise refuse(instruction)
+    return CollectiveSync(instruction, mask.number)
+
+
+_LEAVING = frozenset({"BRA", "BRX", "BSSY", "BSYNC", "CALL", "EXIT", "JMP", "RET", "WARPSYNC"})
+
+
 def _warpsync(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
+    if {"COLLECTIVE", "EXCLUSIVE"}.intersection(instruction.modifiers):
+        return _collective(instruction, code)
     _only(instruction, "ALL")
     operands = instruction.operands
     if instruction.modifiers == ("ALL",) and not operands:
@@ -685,7 +732,7 @@ def _memory(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
 
 
 CONTROL: dict[str, Callable[[MachineInstruction, MachineCode], MachineStep]] = {
-    **dict.fromkeys(("NOP", "YIELD"), _nop),
+    **dict.fromkeys(("NOP", "YIELD", "ENDCOLLECTIVE"), _nop),
     "EXIT": _exit,
     "BRA": _branch,
     "CALL": _call,

@@ -44,7 +44,8 @@ class MachineCode:
     shared: int
 
 
-_TARGET = re.compile(r"EF_CUDA_SM(\d+)|\.target\s+sm_(\d+)")
+TARGET = re.compile(r"EF_CUDA_SM(\d+)|\.target\s+sm_(\d+)")
+"""The target in nvdisasm's text."""
 
 
 def machine_code(cubin: bytes, text: str, name: str | None = None) -> MachineCode:
@@ -61,18 +62,41 @@ def machine_codes(cubin: bytes, text: str) -> dict[str, MachineCode]:
     """All kernels of a cubin by name, with nvdisasm's text for it. Raises Unsupported."""
     try:
         sections = loaded_sections(cubin)
-        found = functions(text)
-        sizes = section_sizes(cubin)
-        return {n: _kernel(f, sections, sizes, text) for n, f in found.items() if f".nv.info.{n}" in sections}
+        target = TARGET.search(text)
+        return with_facts(cubin, sections, functions(text), f"sm_{target[1] or target[2]}" if target else "")
     except (struct.error, ValueError, IndexError) as error:
         raise Unsupported(f"a cubin of unknown form: {error}") from None
 
 
+def with_facts(
+    cubin: bytes, sections: Mapping[str, bytes], found: Mapping[str, MachineFunction], target: str
+) -> dict[str, MachineCode]:
+    """The kernels among a cubin's functions, with what the cubin says of them. Raises what reading bytes raises."""
+    sizes = section_sizes(cubin)
+    # Which function of the file has which frame is a matter of symbol numbers; the largest frame holds each of them.
+    frames = [struct.unpack_from("<I", v, 4)[0] for k, v in _attributes(sections.get(".nv.info", b"")) if k == _FRAME]
+    local = max(frames, default=0)
+    banks = {
+        (bank[2] or "", int(bank[1])): data
+        for section, data in sections.items()
+        if (bank := _BANK.fullmatch(section)) and bank[1] != "0"
+    }
+    return {
+        n: _kernel(f, sections[f".nv.info.{n}"], banks, sizes, local, target)
+        for n, f in found.items()
+        if f".nv.info.{n}" in sections
+    }
+
+
+_BANK = re.compile(r"\.nv\.constant(\d+)(?:\.(.+))?")
+
+
 def _kernel(
-    function: MachineFunction, sections: Mapping[str, bytes], sizes: Mapping[str, int], text: str
-) -> MachineCode:
+    function: MachineFunction, info: bytes, banks: Mapping[tuple[str, int], bytes], sizes: Mapping[str, int],
+    local: int, target: str,
+) -> MachineCode:  # fmt: skip
     name = function.name
-    own = list(_attributes(sections[f".nv.info.{name}"]))
+    own = list(_attributes(info))
     parameters = sorted(
         (struct.unpack_from("<H", v, 4)[0], struct.unpack_from("<H", v, 6)[0], struct.unpack_from("<I", v, 8)[0])
         for kind, v in own
@@ -81,22 +105,14 @@ def _kernel(
     area = [v for kind, v in own if kind == _PARAMETERS]
     if parameters and not area:
         raise Unsupported("a cubin that does not say where its parameters are")
-    banks = {}
-    for section, data in sections.items():
-        bank = re.fullmatch(rf"\.nv\.constant(\d+)(\.{re.escape(name)})?", section)
-        if bank and bank[1] != "0":
-            banks[int(bank[1])] = data
-    target = _TARGET.search(text)
-    # Which function of the file has which frame is a matter of symbol numbers; the largest frame holds each of them.
-    frames = [struct.unpack_from("<I", v, 4)[0] for k, v in _attributes(sections.get(".nv.info", b"")) if k == _FRAME]
     return MachineCode(
         name,
-        f"sm_{target[1] or target[2]}" if target else "",
+        target,
         function,
         tuple(Parameter(offset, flags >> 18) for _, offset, flags in parameters),
         struct.unpack_from("<H", area[0], 4)[0] if area else 0,
-        banks,
-        max(frames, default=0),
+        {number: data for (of, number), data in banks.items() if of in ("", name)},
+        local,
         sizes.get(f".nv.shared.{name}", 0),
     )
 

@@ -24,7 +24,7 @@ from ptxdiff.emulator.kernel.memory.space import GlobalMemory
 from ptxdiff.emulator.numeric.vectorise import Array, ArrayFunction
 from ptxdiff.sass import isa  # noqa: F401  declares the rows
 from ptxdiff.sass.cubin import MachineCode
-from ptxdiff.sass.rows import DESTINATIONS, SOURCES, functions_of, is_uniform, match
+from ptxdiff.sass.rows import DESTINATIONS, ROWS, SOURCES, functions_of, is_uniform, match
 from ptxdiff.sass.text import BYTES, MachineFault, MachineInstruction, Operand, Unsupported
 
 SCHEDULES = ("fall-through first", "taken first", "in turns")
@@ -56,15 +56,16 @@ class Fibre:
 
 @dataclass
 class MachineLaunch:
-    """What is the same for all blocks of a launch. parameters: the parameter area. shared: bytes of shared memory a
-    block, reserved ones included. visited: addresses of the instructions that a lane came to."""
+    """What is the same for all blocks of a launch. parameters: the parameter area. schedules: those of the blocks, in
+    turn. shared: bytes of shared memory a block, reserved ones included. visited: addresses of the instructions that a
+    lane came to."""
 
     code: MachineCode
     memory: GlobalMemory
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     parameters: bytes
-    schedule: str = SCHEDULES[0]
+    schedules: Sequence[str] = SCHEDULES[:1]
     seed: int = 0
     due: float | None = None
     ran: dict[str, int] = field(default_factory=dict)
@@ -124,13 +125,15 @@ class Machine:
         self.ones = np.ones(self.lanes, np.uint8)
         self.alive = np.ones(self.lanes, np.bool_)
         self.waiting = np.zeros(self.lanes, np.uint32)  # the lanes for which a lane waits; 0: it does not
-        self.wait_kind = np.zeros(self.lanes, np.uint8)
+        self.wait_kind = np.zeros(self.lanes, np.int64)
         self.resume = np.zeros(self.lanes, np.int64)
         self.fibres: list[Fibre] = [Fibre(0, None)]
         self.local: Array | None = None
         self.steps = 0
         self.blocks: Blocks | None = None  # from the first access to shared memory or barrier of a block on
         self._all = np.arange(self.lanes)
+        known = [SCHEDULES.index(schedule) for schedule in launch.schedules]
+        self._schedules = np.resize(np.roll(known, -first), count).repeat(self.threads)
         self._sources: dict[tuple[int, int], Array] = {}
 
     # Registers ----------------------------------------------------------------------------------------------------
@@ -211,11 +214,12 @@ class Machine:
 
     def run(self, program: Mapping[int, MachineStep]) -> None:
         """Run until all lanes have ended. Raises Unsupported, MachineFault and TimeLimit."""
-        in_turns, visited = self.launch.schedule == SCHEDULES[2], self.launch.visited
+        visited, turn = self.launch.visited, False
         while self.fibres:
-            fibre = self.fibres.pop()
-            if self.fibres:
-                self._join(fibre)
+            fibre, whole = self._next(turn)
+            in_turns = not whole and self._schedules[0 if fibre.lanes is None else fibre.lanes[0]] == 2
+            others = {f.pc for f in self.fibres} if whole else ()
+            count = len(self.fibres)
             while True:
                 self.steps += 1
                 if self.steps % _STEPS_BETWEEN_LOOKS == 0:
@@ -227,12 +231,41 @@ class Machine:
                 going = step.run(self, fibre)
                 if not going:
                     break
-                if self.fibres and (in_turns or self.steps % _STEPS_OF_A_TURN == 0):  # others may wait for a flag
+                turn = bool(self.fibres) and (in_turns or self.steps % _STEPS_OF_A_TURN == 0)  # one may wait for a flag
+                if turn:
                     self.fibres.insert(0, fibre)
+                    break
+                if len(self.fibres) > count or fibre.pc in others:
+                    self.fibres.append(fibre)
                     break
         if self.alive.any():
             stuck = int(np.flatnonzero(self.alive)[0])
             raise MachineFault(f"deadlock: thread {stuck % self.threads} waits at 0x{int(self.resume[stuck]):x}")
+
+    def _next(self, turn: bool) -> tuple[Fibre, bool]:
+        """The fibre that runs next, with others at its place; and whether all lanes of its warps are in it.
+
+        turn: whether it is another's turn. Else those come first for which the other lanes of a warp wait. Of the rest,
+        which need not wait for each other, it is the one that is furthest behind.
+        """
+        if len(self.fibres) == 1:
+            fibre = self.fibres.pop()
+            return fibre, self._whole(fibre)
+        at = len(self.fibres) - 1
+        if not turn:
+            parts = (k for k in range(at, -1, -1) if not self._whole(self.fibres[k]))
+            at = next(parts, min(range(at + 1), key=lambda k: self.fibres[k].pc))
+        fibre = self.fibres.pop(at)
+        self._join(fibre)
+        return fibre, self._whole(fibre)
+
+    def _whole(self, fibre: Fibre) -> bool:
+        """Whether a fibre has all lanes of its warps that have not ended."""
+        if fibre.lanes is None:
+            return True
+        mine = np.zeros(self.warps, np.bool_)
+        mine[fibre.lanes // _WARP] = True
+        return len(fibre.lanes) == int(np.count_nonzero(self.alive.reshape(self.warps, _WARP)[mine]))
 
     def _look_at_clock(self, pc: int) -> None:
         due = self.launch.due
@@ -240,13 +273,16 @@ class Machine:
             raise TimeLimit(f"machine code still ran at 0x{pc:x} when its time was over")
 
     def _join(self, fibre: Fibre) -> None:
-        """Run other warps at the same place along."""
+        """Run other warps at the same place along. Sides of a branch keep to their own schedule."""
         if fibre.lanes is None:
             return
+        of, whole = self._schedules[fibre.lanes[0]], len(self.launch.schedules) == 1 or self._whole(fibre)
         mine = np.zeros(self.warps, np.bool_)
         mine[fibre.lanes // _WARP] = True
         for other in list(self.fibres):
             if other.pc != fibre.pc or other.lanes is None:
+                continue
+            if of != self._schedules[other.lanes[0]] and not (whole and self._whole(other)):
                 continue
             theirs = np.unique(other.lanes // _WARP)
             if not mine[theirs].any():
@@ -277,14 +313,22 @@ class Machine:
             assert taken is not None
             self.launch.diverged = True
             lanes = self._all if fibre.lanes is None else fibre.lanes
-            rest = lanes[~np.isin(lanes, taken, assume_unique=True)]
-            other = Fibre(target, taken)
-            fibre.lanes = rest
-            if self.launch.schedule == SCHEDULES[1]:
-                fibre.lanes, other.lanes = taken, rest
-                fibre.pc, other.pc = target, fibre.pc
-            self.fibres.append(other)
+            sides = [Fibre(fibre.pc, lanes[~np.isin(lanes, taken, assume_unique=True)]), Fibre(target, taken)]
+            parts = [part for side in sides[::-1] for part in self._by_schedule(side)]
+            # What is last runs first.
+            self.fibres += [p for schedule, p in parts if schedule != 1] + [
+                p for schedule, p in parts[::-1] if schedule == 1
+            ]
+            first = self.fibres.pop()
+            fibre.pc, fibre.lanes = first.pc, first.lanes
         return True
+
+    def _by_schedule(self, fibre: Fibre) -> list[tuple[int, Fibre]]:
+        """The parts of a fibre with one schedule each."""
+        if len(self.launch.schedules) == 1 or fibre.lanes is None:
+            return [(int(self._schedules[0]), fibre)]
+        of = self._schedules[fibre.lanes]
+        return [(k, Fibre(fibre.pc, fibre.lanes[of == k])) for k in np.unique(of).tolist()]
 
     def split_by(self, fibre: Fibre, targets: Array) -> bool:
         """Let each lane of a fibre jump to its own target; returns whether the fibre goes on."""
@@ -422,12 +466,19 @@ class Computed(MachineStep):
         if self.uniform and guard is not None and guard.kind != "UP" and guard.number != 7:
             raise Unsupported(f"{instruction.text}: a uniform instruction under a predicate of lanes")
         self.functions: tuple[ArrayFunction, ...] = functions_of(found)
-        count = len(found.shape.destinations)
-        self.destinations = list(zip(found.shape.destinations, instruction.operands[:count], strict=True))
+        first, count = found.shape.unused, len(found.shape.destinations)
+        places = instruction.operands[first : first + count]
+        self.destinations = list(zip(found.shape.destinations, places, strict=True))
         self.sources = [SourceFetch(k, o, instruction) for k, o in found.operands]
         written = [(o.kind, o.number) for k, o in self.destinations if o.number not in ((7,) if k == "P" else (-1,))]
         if len(set(written)) != len(written):
             raise Unsupported(f"{instruction.text} writes one predicate twice")
+
+    def at(self, instruction: MachineInstruction) -> Computed:
+        """The same step for an instruction of the same text and immediates at another place."""
+        made = object.__new__(Computed)
+        made.__dict__ = {**self.__dict__, "instruction": instruction}
+        return made
 
     def run(self, machine: Machine, fibre: Fibre) -> bool:
         """See MachineStep.run."""
@@ -491,7 +542,7 @@ class SourceFetch:
         self.source = source = SOURCES[kind]
         self.kind, self.operand = kind, operand
         self.dtype = np.dtype({1: np.uint8, 32: np.uint32, 64: np.uint64}[source.width])
-        self.wide = source.width == 64 and kind != "j"
+        self.wide = source.width == 64 and kind not in ("j", "l")
         self.constant: int | None = None
         self.place = id(self)
         if operand.kind in ("int", "float"):
@@ -507,11 +558,12 @@ class SourceFetch:
             return encoded
         value = operand.value
         assert value is not None
+        if self.wide and instruction.opcode in ("MOV", "UMOV"):  # its 64 bits are all over the word; the text has them
+            return value & _ONES[64]
         if value & 0xFFFFFFFF != encoded:
             raise Unsupported(f"{instruction.text}: its immediate is not the one of its encoding, 0x{encoded:x}")
+        # A number of 64 bits is written with its sign, so of a larger one it is not known what its upper half is.
         if self.wide and not -(1 << 31) <= value < 1 << 31:
-            raise Unsupported(f"{instruction.text}: how its immediate becomes a number of 64 bits is not known")
-        if self.wide and value < 0:
             raise Unsupported(f"{instruction.text}: how its immediate becomes a number of 64 bits is not known")
         if not self.wide and not -(1 << 32) < value < 1 << 32:
             raise Unsupported(f"{instruction.text}: an immediate beyond 32 bits")
@@ -581,6 +633,9 @@ class SourceFetch:
             x = x >> 31
         elif self.kind == "y":
             x = x >> 8 * int(operand.suffix[1:] or 0) & 0xFF
+        if self.kind == "l":
+            number = x.view(np.int32).astype(np.int64)
+            return (-number if operand.negated and not literal else number).view(np.uint64)
         if self.kind == "j":
             wide = x.astype(np.uint64)
             return (wide ^ 0xFFFFFFFF) + 1 if operand.negated and not literal else wide
@@ -630,10 +685,27 @@ def prepared(code: MachineCode) -> dict[int, MachineStep]:
     steps: dict[int, MachineStep] = {}
     for instruction in code.function.instructions:
         try:
-            steps[instruction.address] = special(instruction, code) or Computed(instruction)
+            rows, found = _computed.get((instruction.text, instruction.low), (None, None))
+            known = found is not None and rows is ROWS.get(instruction.opcode)
+            step = found.at(instruction) if found and known else special(instruction, code)
+            steps[instruction.address] = step or _new(instruction)
         except Unsupported as refusal:
             steps[instruction.address] = RefusedStep(instruction, refusal.message)
     return steps
+
+
+_computed: dict[tuple[str, int], tuple[Any, Computed]] = {}
+"""Instructions with a row, by their text and the half of their word that has their immediates. Also the rows that their
+opcode had then."""
+_MOST_COMPUTED = 1 << 16
+
+
+def _new(instruction: MachineInstruction) -> Computed:
+    if len(_computed) > _MOST_COMPUTED:
+        _computed.clear()
+    made = Computed(instruction)
+    _computed[instruction.text, instruction.low] = ROWS.get(instruction.opcode), made
+    return made
 
 
 def unsupported(steps: Mapping[int, MachineStep]) -> Iterable[str]:

@@ -70,6 +70,9 @@ SOURCES: Mapping[str, SourceKind] = {
     "z": SourceKind(32, suffixes=("SIGN",), immediate="none"),  # the sign of a register
     "d": SourceKind(64, "-|", "f64", immediate="high"),
     "i2": SourceKind(32, "-", "two", signed=True),
+    "-q": SourceKind(64, "-", "two", immediate="none"),  # a pair of registers that is negated
+    "-u": SourceKind(32, "-", "two", immediate="none"),  # a register that is negated
+    "l": SourceKind(64, "-", "long", signed=True),  # a signed word of 32 bits, whose negation can need one more
     "q": SourceKind(64, "-", "two", ("", "64")),
     "w": SourceKind(64, "~", "", ("", "64")),
     "Q": SourceKind(64, "", "", ("", "64")),
@@ -77,22 +80,25 @@ SOURCES: Mapping[str, SourceKind] = {
 }
 """A plain `#` is an immediate, which the definition gets as a constant; `!PT` and `PT` are what they say."""
 
+_WORDS = ("j", "l")
+"""Kinds of 32 bits, although the definition reads 64."""
+
 DESTINATIONS: Mapping[str, int] = {"R": 32, "R2": 64, "P": 1}
 
 
 @dataclass(frozen=True)
 class OperandShape:
-    """Kinds of operands, destinations first."""
+    """Kinds of operands, destinations first. unused: the number of PT before them: predicates that are not kept."""
 
     destinations: tuple[str, ...]
     sources: tuple[str, ...]
+    unused: int = 0
 
     @classmethod
     def parse(cls, text: str) -> OperandShape:
-        """From `R,P = j,j,j`."""
-        left, right = text.split("=")
-        cut = [tuple(p.strip() for p in side.split(",") if p.strip()) for side in (left, right)]
-        return cls(*cut)
+        """From `R,P = j,j,j`, or `PT,R = j,j`."""
+        left, right = (tuple(p.strip() for p in side.split(",") if p.strip()) for side in text.split("="))
+        return cls(tuple(k for k in left if k != "PT"), right, left.count("PT"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,11 +157,13 @@ def row(
     approximate: bool = False,
     given: Mapping[str, int] | None = None,
     last_zero: Sequence[str] = (),
+    label: str = "",
     **choices: Mapping[str, int] | Sequence[str],
 ) -> Callable[[Definition], Definition]:
     """Declare a row. uniform: the same instruction exists for uniform registers, with a U before its name.
 
-    given: constants of the definition that no modifier chooses. last_zero: see `InstructionRow`.
+    given: constants of the definition that no modifier chooses. last_zero: see `InstructionRow`. label: the name in
+    evidence, for a row whose pattern another one has, with other operands.
     """
     opcode = re.match(r"^[A-Z0-9]+", pattern)
     assert opcode is not None
@@ -175,7 +183,7 @@ def row(
 
     def declare(definition: Definition) -> Definition:
         made = InstructionRow(
-            pattern, opcodes, tuple(fixed), flags, groups, tuple(map(OperandShape.parse, shapes)), definition,
+            label or pattern, opcodes, tuple(fixed), flags, groups, tuple(map(OperandShape.parse, shapes)), definition,
             approximate=approximate, given=dict(given or {}), last_zero=frozenset(last_zero),
         )  # fmt: skip
         for name in opcodes:
@@ -229,8 +237,8 @@ def _operands(
 ) -> tuple[list[tuple[str, Operand]], dict[str, int]] | None:
     """The sources and plain immediates of an instruction, if its operands have this shape."""
     uniform = instruction.opcode.startswith("U") and instruction.opcode in _UNIFORM
-    operands = list(instruction.operands)
-    if len(operands) < len(shape.destinations):
+    unused, operands = instruction.operands[: shape.unused], list(instruction.operands[shape.unused :])
+    if len(operands) < len(shape.destinations) or any(o != Operand("P", 7) for o in unused):
         return None
     for kind in shape.destinations:
         operand = operands.pop(0)
@@ -282,6 +290,8 @@ def _fits(kind: str, operand: Operand, uniform: bool) -> bool:
         return False
     if kind == "r" and (operand.kind != "R" or operand.number < 0):
         return False
+    if kind in ("-u", "-q") and not operand.negated:
+        return False
     if kind == "p":
         return operand.kind == "UP" or (operand.kind == "P" and not uniform)
     if operand.kind in ("int", "float"):
@@ -295,7 +305,8 @@ def _fits(kind: str, operand: Operand, uniform: bool) -> bool:
         return False
     if operand.kind == "c":
         return operand.bank in (0, 2, 3, 4) and operand.base is None and operand.uniform is None
-    if source.width == 64 and kind != "j" and operand.suffix != "F32" and operand.number > 0 and operand.number % 2:
+    pair = source.width == 64 and kind not in _WORDS and operand.suffix != "F32"
+    if pair and operand.number > 0 and operand.number % 2:
         return False
     return operand.kind == "UR" or (operand.kind == "R" and not uniform)
 
@@ -317,7 +328,7 @@ def is_uniform(opcode: str) -> bool:
 
 def functions_of(match: RowMatch) -> tuple[ArrayFunction, ...]:
     """The definition over arrays, one for each destination."""
-    kinds = tuple((64 if k == "j" else SOURCES[k].width, SOURCES[k].signed) for k, _ in match.operands)
+    kinds = tuple((SOURCES[k].width, SOURCES[k].signed) for k, _ in match.operands)
     code = match.row.definition.__code__
     names = code.co_varnames[: code.co_argcount]
     constants = names[len(kinds) :]

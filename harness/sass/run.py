@@ -14,7 +14,7 @@ from ptxdiff.emulator.kernel.memory.space import GlobalMemory
 from ptxdiff.emulator.limits import BLOCK_THREADS
 from ptxdiff.emulator.numeric.vectorise import Array
 from ptxdiff.sass.cubin import MachineCode, Parameter
-from ptxdiff.sass.machine import SCHEDULES, Computed, Machine, MachineLaunch, StepCode, prepared
+from ptxdiff.sass.machine import SCHEDULES, Computed, Machine, MachineLaunch, MachineStep, StepCode, prepared
 from ptxdiff.sass.shared import reserved
 from ptxdiff.sass.text import ScheduleDependence, Unsupported
 
@@ -74,7 +74,7 @@ def run_machine_code(
             buffer.reset()
             fill(buffer, seed)
         launch = MachineLaunch(
-            code, memory, (x, y, z), sizes, area, schedule, seed, due, shared=shared, visited=visited
+            code, memory, (x, y, z), sizes, area, (schedule,), seed, due, shared=shared, visited=visited
         )
         blocks, together = x * y * z, max(1, min(LANES // threads, SHARED // max(shared, 1)))
         for first in range(0, blocks, together):
@@ -97,8 +97,38 @@ def run_machine_code(
                 raise UndefinedBits(f"{words} on undefined bits")
     for buffer in buffers:
         buffer.save()
-    moves = {step.move: step.code for at in visited if not isinstance(step := steps[at], Computed)}
-    return Ran(launch.ran, tuple(sorted(launch.approximate)), sum(launch.ran.values()), len(images), moves)
+    return _ran(launch, steps, len(images))
+
+
+def run_schedules(
+    code: MachineCode, parameters: Sequence[Any], copies: int, block: int, *, limit: float | None = KERNEL_SECONDS
+) -> Ran:
+    """Run a kernel once, on a grid of len(SCHEDULES) times `copies` blocks: each part of it in another schedule.
+
+    For a kernel whose parts do the same work, on equal inputs. What they write must be equal; the caller looks at it.
+    Bits that were never written are others in each part. The buffers' arrays are changed in place. Raises what
+    `run_machine_code` raises, but for UndefinedBits and ScheduleDependence.
+    """
+    buffers = buffers_of(parameters)
+    for buffer in buffers:
+        buffer.reset()
+        fill(buffer, SEEDS[0])
+    grid, shared = (len(SCHEDULES) * copies, 1, 1), max(code.shared, reserved(code.target))
+    schedules = [schedule for schedule in SCHEDULES for _ in range(copies)]
+    launch = MachineLaunch(
+        code, GlobalMemory(buffers), grid, (block, 1, 1), parameter_area(code.parameters, parameters), schedules,
+        SEEDS[0], None if limit is None else time.monotonic() + limit, shared=shared,
+    )  # fmt: skip
+    steps = prepared(code)
+    Machine(launch, 0, grid[0]).run(steps)
+    for buffer in buffers:
+        buffer.save()
+    return _ran(launch, steps, len(SCHEDULES))
+
+
+def _ran(launch: MachineLaunch, steps: Mapping[int, MachineStep], runs: int) -> Ran:
+    moves = {step.move: step.code for at in launch.visited if not isinstance(step := steps[at], Computed)}
+    return Ran(launch.ran, tuple(sorted(launch.approximate)), sum(launch.ran.values()), runs, moves)
 
 
 Image = list[tuple[Array, Array | None]]

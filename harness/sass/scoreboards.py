@@ -143,8 +143,21 @@ def _next(instruction: MachineInstruction, function: MachineFunction) -> list[in
     return [after]
 
 
-def accesses(instruction: MachineInstruction) -> tuple[set[Place], set[Place]]:
+def accesses(instruction: MachineInstruction) -> tuple[frozenset[Place], frozenset[Place]]:
     """The registers and predicates that an instruction reads, and those that it writes."""
+    if len(_accesses) > _MOST:
+        _accesses.clear()
+    found = _accesses.get(instruction.text)
+    if found is None:
+        found = _accesses[instruction.text] = _accessed(instruction)
+    return found
+
+
+_accesses: dict[str, tuple[frozenset[Place], frozenset[Place]]] = {}
+_MOST = 1 << 16
+
+
+def _accessed(instruction: MachineInstruction) -> tuple[frozenset[Place], frozenset[Place]]:
     reads: set[Place] = set()
     writes: set[Place] = set()
     if instruction.guard is not None:
@@ -171,7 +184,7 @@ def accesses(instruction: MachineInstruction) -> tuple[set[Place], set[Place]]:
                 narrow = operand.base is not None or instruction.opcode in _OF_SHARED
                 _add(reads, part, 2 if operand.wide or (part.kind == "UR" and not narrow) else 1)
         _add(reads, operand, size if operand.kind == "R" else 1)
-    return reads, writes
+    return frozenset(reads), frozenset(writes)
 
 
 _TWO_RESULTS = {"ISETP": 1, "FSETP": 1, "DSETP": 1, "HSETP2": 1, "PLOP3": 1, "UISETP": 1, "UPLOP3": 1, "VOTE": 1,

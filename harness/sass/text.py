@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from ptxdiff.emulator import ExecutionError, PtxError
 
@@ -176,18 +177,25 @@ def functions(text: str) -> dict[str, MachineFunction]:
     return found
 
 
+_Parts = tuple[Operand | None, str, tuple[str, ...], tuple[Operand, ...]]
 _PARTS = re.compile(r"^(?:@(!?)(U?P\d|U?PT)\s+)?([A-Z][A-Z0-9]*)((?:\.[A-Za-z0-9_]+)*)\s*(.*)$")
 
 
 def _instruction(address: int, text: str, low: int, high: int) -> MachineInstruction:
-    """The instruction; one of unknown form has no opcode, so that no row fits it and running it is refused."""
+    return MachineInstruction(address, *_parts(text), low, high, text)
+
+
+@lru_cache(1 << 16)
+def _parts(text: str) -> _Parts:
+    """Guard, opcode, modifiers and operands of an instruction. One of unknown form has no opcode, so that no row fits
+    it and running it is refused."""
     try:
-        return _known(address, text, low, high)
+        return _known(text)
     except Unsupported:
-        return MachineInstruction(address, None, "", (), (), low, high, text)
+        return None, "", (), ()
 
 
-def _known(address: int, text: str, low: int, high: int) -> MachineInstruction:
+def _known(text: str) -> _Parts:
     parts = _PARTS.match(text)
     if parts is None:
         raise Unsupported(f"an instruction of unknown form: {text}")
@@ -197,7 +205,7 @@ def _known(address: int, text: str, low: int, high: int) -> MachineInstruction:
     else:
         guarded = operand(("!" if inverted else "") + guard) if guard else None
     operands = tuple(operand(o) for o in _split(rest))
-    return MachineInstruction(address, guarded, opcode, tuple(modifiers.split(".")[1:]), operands, low, high, text)
+    return guarded, opcode, tuple(modifiers.split(".")[1:]), operands
 
 
 def _split(text: str) -> list[str]:

@@ -56,7 +56,7 @@ def followed(
         fill(buffer, SEEDS[0])
     launch = MachineLaunch(
         code, GlobalMemory(buffers), (x, y, z), (bx, by, bz), parameter_area(code.parameters, parameters),
-        SCHEDULES[0], SEEDS[0], None if limit is None else time.monotonic() + limit,
+        SCHEDULES[:1], SEEDS[0], None if limit is None else time.monotonic() + limit,
         shared=max(code.shared, reserved(code.target)) + shared_bytes,
     )  # fmt: skip
     steps = {at: _TracedStep(step) for at, step in prepared(code).items()}

@@ -39,6 +39,11 @@ def loaded_sections(cubin: bytes) -> Mapping[str, bytes]:
     return found
 
 
+def relocated_code(cubin: bytes) -> bool:
+    """Whether relocations complete some of the code when it is loaded."""
+    return any(s.data for s in _sections(cubin) if s.name.startswith((".rel.text.", ".rela.text.")))
+
+
 _HEADER = struct.Struct("<IIQQQQIIQQ")  # Elf64_Shdr: name, type, flags, address, offset, size, link, info, align, entry
 _SYMBOL = struct.Struct("<IBBHQQ")  # Elf64_Sym: name, info, other, section, value, size
 _RELOCATIONS = {".rela": (4, struct.Struct("<QQq")), ".rel": (9, struct.Struct("<QQ"))}  # sh_type, and one entry
@@ -102,8 +107,7 @@ def _word(file: bytes, at: int) -> str:
 def _kernel(sections: list[Section], cubin: bytes) -> MachineKernel | None:
     by_name = {s.name: s for s in sections}
     code = [i for i, s in enumerate(sections) if s.name.startswith(".text.")]
-    waiting = any(s.data for s in sections if s.name.startswith((".rel.text.", ".rela.text.")))
-    if len(code) != 1 or waiting:
+    if len(code) != 1 or relocated_code(cubin):
         return None
     symbols = list(_SYMBOL.iter_unpack(by_name[".symtab"].data))
     strings = by_name[".strtab"].data

@@ -31,7 +31,11 @@ from ptxdiff.triton.spec import Compilation, Compiled, FunctionRef, KernelSpec, 
 
 SCHEMA = 4
 _TOOLS = ("ptxas", "ptxas-blackwell")
-_OVERRIDES = {"ptxas": "TRITON_PTXAS_PATH", "ptxas-blackwell": "TRITON_PTXAS_BLACKWELL_PATH"}
+_OVERRIDES = {
+    "ptxas": "TRITON_PTXAS_PATH",
+    "ptxas-blackwell": "TRITON_PTXAS_BLACKWELL_PATH",
+    "nvdisasm": "TRITON_NVDISASM_PATH",
+}
 _OLDEST = 75  # the oldest one whose instructions the ISA documents and both ptxas releases support
 # A probe that ended so may succeed the next time: the installation is not to blame.
 _TRANSIENT = ("was killed", "was stopped", "gave no answer", "did not finish")

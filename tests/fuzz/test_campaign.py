@@ -14,9 +14,18 @@ from ptxdiff.conformance import taught
 from ptxdiff.fuzz import files
 from ptxdiff.fuzz.assemblers import assembler
 from ptxdiff.fuzz.campaign import FuzzCampaign
-from ptxdiff.fuzz.execution import MachineCodeInterpreter
+from ptxdiff.fuzz.execution import MachineCodeInterpreter, NotRead
 from ptxdiff.fuzz.generate import program, shaped
-from ptxdiff.fuzz.judge import Batch, BatchJudge, FuzzPlan, JudgedBatch, has_fault_of, interpreted_proof
+from ptxdiff.fuzz.judge import (
+    Batch,
+    BatchJudge,
+    FuzzPlan,
+    JudgedBatch,
+    assembled_parts,
+    has_fault_of,
+    interpreted_proof,
+    prepared,
+)
 from ptxdiff.fuzz.oracle import emulated, expected, inputs_of, text_of
 from ptxdiff.fuzz.program import RandomProgram, Statement, Variable
 from ptxdiff.model.load import load
@@ -54,10 +63,9 @@ def judged(tmp_path, wanted, levels=(0, 3), runner=None, **weights):
         if len(found) == 2:
             break
     seeds, programs = zip(*found, strict=True)
-    text = text_of(programs, TARGET)
-    done = [a.assemble(text, TARGET) for a in made.assemblers]
+    parts = tuple(tuple(assembled_parts(a, programs, range(2), TARGET)) for a in made.assemblers)
     right = tuple(expected(p, inputs_of(s), TARGET) for s, p in found)
-    batch = Batch(0, programs, seeds, right, tuple((d.ended, d.cubin, d.words) for d in done), 0)
+    batch = Batch(0, programs, seeds, right, parts, 0)
     run.take(BatchJudge(made, run.runner).judge(batch))
     return run
 
@@ -84,6 +92,43 @@ def test_a_crash_and_a_refusal_are_found_without_a_device(tmp_path, instruction,
     found = [f for f in run.state.findings.values() if f.kind == kind]
     assert found
     assert found[0].skeleton == instruction
+
+
+def test_a_program_that_is_refused_takes_no_other_with_it():
+    """Of ten programs the assembler refuses those with `cnot`; the others of their module are run, and judged."""
+    made = dataclasses.replace(plan(levels=(3,)), batch=10)
+    batch = prepared(made, 0)
+    refused = {k for k, one in enumerate(batch.programs) if "cnot.b32" in one.skeleton.split()}
+    ((*parts,),) = batch.parts
+    assert refused
+    assert {p for part in parts if part.ended != "assembled" for p in part.places} >= refused
+    assert all(len(part.places) == 1 for part in parts if part.ended != "assembled")
+    judged = BatchJudge(made, StandIn()).judge(batch)
+    assert judged.runs == sum(len(part.places) for part in parts if part.ended == "assembled") > 0
+    flipped = {k for part in parts if part.ended == "assembled" for k in part.places}
+    assert any("xor.b32" in batch.programs[k].skeleton.split() for k in flipped)
+    assert "wrong" in {f.kind for f in judged.findings}
+    assert len(judged.findings) + judged.known >= len(refused)
+
+
+def test_bits_of_a_module_that_a_program_alone_does_not_give_are_told(tmp_path):
+    class Joined(StandIn):
+        """Gives other bits where there are several programs."""
+
+        def run(self, cubin, inputs):
+            right = super().run(cubin, inputs)
+            return [r ^ np.uint32(1) for r in right] if len(right) > 1 else right
+
+    made = plan(levels=(0,))
+    one = program("a/0", 90, made.weights)
+    judge = BatchJudge(made, Joined())
+    judge.differs(one, "a/0", made.assemblers[0], b"other machine code")
+    (found,) = judge.findings
+    assert found.kind == "unsettled"
+    # This assembler's machine code is text, which has no sections to compare.
+    assert (
+        found.words == "ptxas makes other machine code of this program alone than among others, and only that is wrong"
+    )
 
 
 def test_bits_that_cannot_be_reproduced_are_not_reported(tmp_path):
@@ -280,3 +325,32 @@ def test_without_a_gpu_machine_code_runs_on_the_cpu(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "machine code on the CPU" in said
     assert "8 programs, 16 runs" in said
+
+
+def _run_alone(text, writes):
+    """What the CPU gives for the machine code of one statement at level 0."""
+    made = tuple(Variable(kind, 9 + k) for k, kind in enumerate(writes))
+    one = RandomProgram((Statement(text, made, (Variable("r", 0),)),), (made[0], "0", "0", "0"))
+    done = assembler(bundled(TARGET).path, 0).assemble(text_of([one], TARGET), TARGET)
+    assert done.ended == "assembled", done.words
+    (found,) = MachineCodeInterpreter(TARGET).run(done.cubin, [inputs_of("a/0")])
+    return found
+
+
+def test_words_that_depend_on_the_schedule_are_seen_where_all_schedules_run_at_once():
+    """Each pair of threads stores to one word, on two sides of a branch, and reads what came last."""
+    text = """and.b32 {w0}, %thread, 1; mul.wide.u32 {w1}, {w0}, 16; sub.u64 {w1}, %out, {w1};
+setp.eq.u32 {w2}, {w0}, 0; @{w2} bra {l0}; st.global.u32 [{w1}], 1; bra {l1};
+{l0}: st.global.u32 [{w1}], 2;
+{l1}: ld.global.u32 {w0}, [{w1}];"""
+    found = _run_alone(text, "rdp")
+    assert isinstance(found, NotRead)
+    assert found.schedule
+    assert "order in which the sides of a branch run" in found.words
+
+
+def test_words_that_depend_on_undefined_bits_are_seen_where_all_schedules_run_at_once():
+    found = _run_alone("xor.b32 {w0}, {w1}, {r0};", "rr")
+    assert isinstance(found, NotRead)
+    assert not found.schedule
+    assert "undefined bits" in found.words

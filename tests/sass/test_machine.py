@@ -81,6 +81,58 @@ def test_bits_that_depend_on_the_order_of_sides_are_found() -> None:
         run(f"{body} MOV R5, 0x1\nISETP.GE.AND P1, PT, R0, 0x1, PT\n@!P1 EXIT {STORE}", [WORDS])
 
 
+COLLECTIVE = """
+WARPSYNC.COLLECTIVE R6, `(.L_x_3)
+REDUX.SUM UR4, R4
+MOV R5, UR4
+ENDCOLLECTIVE
+.L_x_3:
+"""
+
+
+def test_lanes_that_parted_meet_before_what_they_do_together() -> None:
+    found, ran = run(f"{LOAD} MOV R6, 0xffffffff\n{DIVERGED} {COLLECTIVE} {STORE}", [WORDS])
+    assert (found == WORDS.sum()).all()
+    assert ran.runs == 3
+
+
+def test_a_part_of_a_warp_that_acts_together_is_refused() -> None:
+    with pytest.raises(Unsupported, match="a part of a warp"):
+        run(f"{LOAD} MOV R6, 0xffff\n{COLLECTIVE} {STORE}", [WORDS])
+
+
+def test_lanes_that_wait_at_two_places_never_meet() -> None:
+    """One mask at two instructions: each side of the branch has its own, so neither is complete."""
+    sides = [f"{COLLECTIVE}".replace(".L_x_3", f".L_x_{k}") for k in (3, 4)]
+    body = DIVERGED.replace("IADD3 R5, R4, 0x1, RZ", sides[0]).replace("IADD3 R5, R4, 0x2, RZ", sides[1])
+    with pytest.raises(MachineFault):
+        run(f"{LOAD} MOV R6, 0xffffffff\n{body} {STORE}", [WORDS])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        COLLECTIVE.replace("ENDCOLLECTIVE\n", ""),  # a region without its end
+        COLLECTIVE.replace("MOV R5, UR4", "EXIT"),  # one that lanes leave
+        COLLECTIVE.replace("WARPSYNC.COLLECTIVE", "@P0 WARPSYNC.COLLECTIVE"),
+        COLLECTIVE.replace("WARPSYNC.COLLECTIVE", "WARPSYNC.COLLECTIVE.ALL"),
+        "WARPSYNC.EXCLUSIVE 0xffffffff\nMOV R5, RZ",
+    ],
+)
+def test_another_collective_region_is_refused(body: str) -> None:
+    with pytest.raises(Unsupported):
+        run(f"{LOAD} MOV R6, 0xffffffff\nISETP.GE.AND P0, PT, R0, 0x0, PT\n{body} {STORE}", [WORDS])
+
+
+@pytest.mark.parametrize("first", [0x7FFFFFFF, 0x80000000, 5, 0])
+@pytest.mark.parametrize("second", [0x80000000, 0x7FFFFFFF, 0xFFFFFFFF, 1])
+def test_a_saturated_difference_of_the_least_number(first: int, second: int) -> None:
+    """The negation of the least number needs more than 32 bits."""
+    found, _ = run(f"{LOAD} MOV R6, {second:#x}\nVIADD.S32.ISAT R5, R4, -R6 {STORE}", [np.full(32, first, np.uint32)])
+    a, b = (int(np.uint32(x).view(np.int32)) for x in (first, second))
+    assert (found.view(np.int32) == min(max(a - b, -(1 << 31)), (1 << 31) - 1)).all()
+
+
 def test_an_undefined_register_is_not_zero() -> None:
     with pytest.raises(UndefinedBits):
         run(f"{LOAD} IADD3 R5, R4, R9, RZ {STORE}", [WORDS])

@@ -31,6 +31,16 @@ from tests.support.sass.assembly import written
         ("VABSDIFF4.U8.ACC R1, R2, R3, R4", "VABSDIFF4{.kind}{.ACC}"),
         ("QMUL4.E4M3x4.E4M3x4.E4M3x4 R1, R2.B3210, R3.B3210", "QMUL4.E4M3x4.E4M3x4.E4M3x4{.SATFINITE}"),
         ("QMUL4.E4M3x4.E2M1x4.E4M3x4.SATFINITE R1, R2.N6420, R3.B3210", "QMUL4.E4M3x4.E2M1x4.E4M3x4{.SATFINITE}"),
+        ("LEA.HI R1, R2, -R3, R4, 0x10", "LEA.HI-b"),
+        ("LEA.HI R1, R2, R3, R4, 0x10", "LEA.HI"),
+        ("LEA.HI.SX32 R1, R2, -R3, 0x7", "LEA.HI.SX32-b"),
+        ("IMAD.HI.U32 R1, P1, R2, R3, R4", "IMAD.HI.U32+carry"),
+        ("IADD.64 RZ, P1, R2, -R4", "IADD.64-b"),
+        ("IADD.64 R2, P1, R2, R4", "IADD.64"),
+        ("IMNMX.S64 PT, PT, R2, R4, R6, !PT, !PT", "IMNMX.S64"),
+        ("PRMT.ECL R1, R2, R3, R4", "PRMT.mode"),
+        ("VIADD.S32.ISAT R1, R2, -R3", "VIADD.S32.ISAT"),
+        ("UI2F.U32.RP UR4, 0xa", "I2F.U32{.rnd}"),
         ("QADD4.E4M3x4.E4M3x4.SATFINITE R1, R2.B3210, -R3.B3210", "QADD4.E4M3x4.E4M3x4{.SATFINITE}"),
     ],
 )
@@ -70,6 +80,19 @@ def test_instructions_find_their_rows(text: str, name: str) -> None:
         "QMUL4.E4M3x4.E4M3x4 R1, R2.B3210, R3.B3210",
         "VIADD.U8x4.SAT R1, R2, R3",
         "VIMNMX.U8x4.RELU R1, R2, R3, PT",
+        "LEA.HI R1, -R2, R3, R4, 0x10",
+        "LEA.HI R1, P0, R2, -R3, R4, 0x10",  # the carry of a difference
+        "IMAD.HI R1, P0, R2, R3, R4",  # the carry of a signed sum
+        "IADD.64 R2, P1, -R2, R4",  # nothing taught which of the two is negated
+        "IMAD.HI.U32.X R1, R2, R3, R4, P1",  # where the carry is added
+        "IMNMX.S64 P0, PT, R2, R4, R6, !PT, !PT",  # what its first predicates are
+        "IMNMX.S64 PT, PT, R2, R4, R6, !PT, PT",
+        "IMNMX.S64 PT, R2, R4, R6, !PT, !PT",
+        "IMNMX.S64 PT, PT, R3, R4, R6, !PT, !PT",
+        "PRMT.F4E.B4E R1, R2, R3, R4",
+        "VIADD.S32.ISAT.X R1, R2, R3",
+        "VIADD.ISAT R1, R2, R3",
+        "DSETP.MAX.AND P0, P1, R2, R4, PT",  # its predicates for equal numbers
         "F2FP.SATFINITE.E2M1.F16.UNPACK_B_MERGE_C R1, R2, R3",  # what the third operand does is not known
     ],
 )

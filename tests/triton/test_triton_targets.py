@@ -83,3 +83,11 @@ def test_without_triton_the_reason_is_given(monkeypatch):
             builds.triton_folder()
     finally:
         builds.triton_folder.cache_clear()
+
+
+@pytest.mark.parametrize("name", ["ptxas", "nvdisasm"])
+def test_a_tool_can_be_named_by_the_variable_that_triton_reads(name, tmp_path, monkeypatch):
+    other = tmp_path / name
+    other.write_text("")
+    monkeypatch.setenv(f"TRITON_{name.upper()}_PATH", str(other))
+    assert targets.tool(name) == other

@@ -139,7 +139,7 @@ def i2f(a: int, rnd: int) -> int:
     return cvt_f32_integer(a, rnd, 0, 32, 1)
 
 
-@row("I2F.U32{.rnd}", "R = u", rnd=_ALL)
+@row("I2F.U32{.rnd}", "R = u", rnd=_ALL, uniform=True)
 @row("I2FP.F32.U32{.rnd}", "R = u", rnd=_ALL)
 def i2f_u32(a: int, rnd: int) -> int:
     """An unsigned integer as a float32."""

@@ -62,6 +62,13 @@ def iadd_64_carry(a: int, b: int, result: int) -> int:
     return total if result == 0 else (1 if below64(total, a) else 0)
 
 
+@row("IADD.64", "R2,P = Q,-q", uniform=True, label="IADD.64-b")
+def iadd_64_difference(a: int, b: int, result: int) -> int:
+    """The difference of two 64-bit numbers, and its carry: 1 unless it borrows. The second operand comes negated."""
+    total = wrap64(a + b)
+    return total if result == 0 else (1 if b == 0 or below64(total, a) else 0)
+
+
 @row("IADD.64.X", "R2 = w,w,p", uniform=True)
 def iadd_64_x(a: int, b: int, c: int) -> int:
     """The sum of two 64-bit numbers and a carry."""
@@ -72,6 +79,12 @@ def iadd_64_x(a: int, b: int, c: int) -> int:
 def viadd(a: int, b: int) -> int:
     """The sum of two words."""
     return a + b
+
+
+@row("VIADD.S32.ISAT", "R = l,l")
+def viadd_isat(a: int, b: int) -> int:
+    """The sum of two signed words, or the nearest number of 32 bits."""
+    return max(min(a + b, 0x7FFFFFFF), -0x80000000)
 
 
 @row("IMAD{.alias}{.U32}", "R = i,i,i", alias=_ALIAS, uniform=True)
@@ -134,6 +147,13 @@ def imad_hi_u32(a: int, b: int, c: int) -> int:
     return shr64(wrap64(wrap64(a * b) + c), 32)
 
 
+@row("IMAD.HI.U32", "R,P = u,u,Q", label="IMAD.HI.U32+carry")
+def imad_hi_carry(a: int, b: int, c: int, result: int) -> int:
+    """The high word of an unsigned 64-bit product and a sum, and the carry of that sum."""
+    total = wrap64(wrap64(a * b) + c)
+    return shr64(total, 32) if result == 0 else (1 if below64(total, c) else 0)
+
+
 @row("LEA", "R = i,i,#n", "R,P = u,u,#n", uniform=True)
 def lea(a: int, b: int, n: int, result: int) -> int:
     """a << n, plus b, and the carry of that sum."""
@@ -144,6 +164,12 @@ def lea(a: int, b: int, n: int, result: int) -> int:
 @row("LEA.HI", "R = u,u,u,#n", uniform=True)
 def lea_hi(a: int, b: int, c: int, n: int) -> int:
     """The high word of c:a << n, plus b."""
+    return (a >> 32 - n | c << n) + b
+
+
+@row("LEA.HI", "R = u,-u,u,#n", uniform=True, label="LEA.HI-b")
+def lea_hi_difference(a: int, b: int, c: int, n: int) -> int:
+    """The high word of c:a << n, minus b, which comes negated."""
     return (a >> 32 - n | c << n) + b
 
 
@@ -163,6 +189,12 @@ def lea_hi_x(a: int, b: int, c: int, d: int, n: int) -> int:
 @row("LEA.HI.SX32", "R = s,u,#n", uniform=True)
 def lea_hi_sx32(a: int, b: int, n: int) -> int:
     """The high word of a << n, a sign-extended, plus b."""
+    return (a >> 32 - n) + b
+
+
+@row("LEA.HI.SX32", "R = s,-u,#n", uniform=True, label="LEA.HI.SX32-b")
+def lea_hi_sx32_difference(a: int, b: int, n: int) -> int:
+    """The high word of a << n, a sign-extended, minus b, which comes negated."""
     return (a >> 32 - n) + b
 
 
@@ -207,6 +239,18 @@ def isetp_u64(a: int, b: int, c: int, cmp: int, bool: int, result: int) -> int:
 def imnmx(a: int, b: int, c: int) -> int:
     """The smaller of two numbers if the predicate is true, else the larger."""
     return min(a, b) if c else max(a, b)
+
+
+@row("IMNMX.S64", "PT,PT,R2 = Q,Q,p,!PT")
+def imnmx_s64(a: int, b: int, c: int) -> int:
+    """The smaller of two signed 64-bit numbers if the predicate is true, else the larger."""
+    return min(a, b) if c else max(a, b)
+
+
+@row("IMNMX.U64", "PT,PT,R2 = Q,Q,p,!PT")
+def imnmx_u64(a: int, b: int, c: int) -> int:
+    """The smaller of two unsigned 64-bit numbers if the predicate is true, else the larger."""
+    return a if below64(a, b) == (c == 1) else b
 
 
 @row("VIMNMX.RELU", "R = s,s,p", "R = PT,PT,s,s,p")

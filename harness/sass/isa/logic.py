@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from ptxdiff.emulator.isa.logic import by_table
+from ptxdiff.emulator.isa.modifiers import CODES
+from ptxdiff.emulator.isa.shift import prmt_mode
 from ptxdiff.emulator.numeric.bits import shl64, shr64
 from ptxdiff.sass.rows import row
 
@@ -50,6 +52,15 @@ def prmt(a: int, b: int, c: int) -> int:
             byte = 255 if byte & 128 else 0
         found |= byte << 8 * i
     return found
+
+
+_MODES = {word: CODES[word.lower()] for word in ("F4E", "B4E", "RC8", "ECL", "ECR", "RC16")}
+
+
+@row("PRMT.mode", "R = u,u,u", mode=_MODES)
+def prmt_in_mode(a: int, b: int, c: int, mode: int) -> int:
+    """Four bytes of c:a, in a pattern that starts at the byte in the low two bits of b."""
+    return prmt_mode(a, c, b, mode)
 
 
 @row("SEL", "R = u,u,p", uniform=True)
