@@ -343,14 +343,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Keep together what one worker should run, where pytest-xdist is to share out groups."""
     if config.getvalue("dist") != "loadgroup":
         return None
-    from ptxdiff.running.xdist import Grouping
+    from ptxdiff.running.xdist_scheduling import Grouping
 
     return Grouping(config, log)
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep a worker's own items. In other processes, check a replay token against the cases."""
+def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep a worker's own items. Check targets that are named, and a replay token, against the cases."""
     if _FILES in getattr(config, "workerinput", {}):
         from ptxdiff.running.xdist import deselect
 
