@@ -359,6 +359,23 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
         from ptxdiff.running.collection import check_replay
 
         check_replay(config, items)
+    if config.option.ptx_target and "ptxdiff.running.collection" in sys.modules:
+        from ptxdiff.running import misnamed
+
+        misnamed.targets(session, items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    """Name the nearest cases and variants for an address that is not found."""
+    try:
+        return (yield)
+    except pytest.UsageError:
+        from ptxdiff.running import misnamed
+
+        if misnamed.addresses(session, lambda path: _is_test_file(path, session.config)):
+            return None
+        raise
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
