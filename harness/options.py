@@ -173,6 +173,7 @@ SHARED = {
         Option("seconds", "the time to spend", facts={"type": float, "metavar": "SECONDS"}),
         Option("seed", "the seed of what is drawn at random"),
         Option("baseline", "what was accepted"),
+        Option("cases", "the folder of cases (default: cases)", facts={"metavar": "PATH", "default": "cases"}),
         Option("write", "write the result", facts={"action": "store_true"}),
         Option("quiet", "say less", letter="q", facts={"action": "count", "default": 0}),
         Option("verbose", "say more", letter="v", facts={"action": "count", "default": 0}),

@@ -343,14 +343,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Keep together what one worker should run, where pytest-xdist is to share out groups."""
     if config.getvalue("dist") != "loadgroup":
         return None
-    from ptxdiff.running.xdist import Grouping
+    from ptxdiff.running.xdist_scheduling import Grouping
 
     return Grouping(config, log)
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep a worker's own items. In other processes, check a replay token against the cases."""
+def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep a worker's own items. Check targets that are named, and a replay token, against the cases."""
     if _FILES in getattr(config, "workerinput", {}):
         from ptxdiff.running.xdist import deselect
 
@@ -359,6 +359,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         from ptxdiff.running.collection import check_replay
 
         check_replay(config, items)
+    if config.option.ptx_target and "ptxdiff.running.collection" in sys.modules:
+        from ptxdiff.running import misnamed
+
+        misnamed.targets(session, items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    """Name the nearest cases and variants for an address that is not found."""
+    try:
+        return (yield)
+    except pytest.UsageError:
+        from ptxdiff.running import misnamed
+
+        if misnamed.addresses(session, lambda path: _is_test_file(path, session.config)):
+            return None
+        raise
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

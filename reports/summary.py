@@ -28,6 +28,8 @@ STYLES = {
 WORDS = {"passed": "PASSED", "failed": "FAILED", "nothing ran": "NOTHING RAN", "cut short": "CUT SHORT"}
 LINES_OF_MESSAGE = 24
 SPLITS_SHOWN = 5
+WIDE = 6
+"""With more targets than this, columns have the numbers of targets alone, so that they fit a terminal."""
 
 
 def terminal(run: RunRecords | View, *, failures: int = 5, table: bool = True) -> RenderableType:
@@ -65,8 +67,10 @@ def _matrix(found: View) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold")
     table.add_column("case")
     table.add_column("variant")
+    short = len(found.shown_targets) > WIDE
     for target in found.shown_targets:
-        table.add_column(escape(line(target)), justify="center")
+        name = target.removeprefix("sm_") if short else target
+        table.add_column(escape(line(name)), justify="center", no_wrap=short, min_width=len(name) if short else None)
     last = None
     for row in found.rows:
         case = "" if row.case == last else line(row.case)
@@ -79,6 +83,8 @@ def _matrix(found: View) -> Table:
     table.caption = "  ".join(
         legend + [f"{e.symbol} {e.word}" for e in (PROVED, *EVIDENCE.values()) if e.name in evidence]
     )
+    if short:
+        table.caption = f"{table.caption}  {found.shown_targets[0].removeprefix('sm_')} is {found.shown_targets[0]}"
     table.caption_justify = "left"
     return table
 

@@ -10,7 +10,32 @@ import sys
 import pytest
 
 from ptxdiff.processes.gpus import Gpu
+from ptxdiff.triton.targets import TargetInfo
 from tests.support.case_sources import CONSTANT, FLIP, MIXED, RIGHT
+
+IN_PTX = """
+from ptxdiff import Case, ptx
+from ptxdiff.references.formats import U32
+
+COPY = '''
+.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry copy(.param .u64 x, .param .u64 y, .param .u32 n) {
+  .reg .pred %p; .reg .u32 %r<6>; .reg .u64 %rd<4>;
+  ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y]; ld.param.u32 %r1, [n];
+  mov.u32 %r2, %ctaid.x; mov.u32 %r3, %tid.x; mad.lo.u32 %r4, %r2, 32, %r3;
+  setp.ge.u32 %p, %r4, %r1; @%p ret;
+  mul.wide.u32 %rd3, %r4, 4; add.u64 %rd1, %rd1, %rd3; add.u64 %rd2, %rd2, %rd3;
+  ld.global.u32 %r5, [%rd1]; st.global.u32 [%rd2], %r5; ret;
+}
+'''
+
+case = Case(
+    inputs={"x": U32}, outputs={"y": U32}, reference=lambda x: x, source="none",
+    variants={"copy": ptx(COPY, grid="ceil(n/32)", block=32, parameters=["x", "y", "n"])},
+)
+"""
 
 OURS = ("torch", "triton", "numba", "ptxdiff.model.case", "ptxdiff.running.collection", "ptxdiff.references.formats")
 
@@ -73,6 +98,52 @@ def test_a_misspelt_option_gets_the_nearest(pytester, option, words):
     result = pytester.runpytest_inprocess(option)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert words in result.stderr.str()
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        (
+            "cases/flip.py::rihgt",
+            "cases/flip.py binds no case called rihgt, and has no variant 'rihgt'; did you mean right?*",
+        ),
+        ("cases/flip.py::case::rihgt", "cases/flip.py has no variant 'rihgt'; did you mean right?*"),
+        ("cases/filp.py", "no such file or folder: cases/filp.py; did you mean flip.py?"),
+        ("cases/filp.py::right", "no such file or folder: cases/filp.py; did you mean flip.py?"),
+        (
+            "cases/flip.py::right[[]sm_100-emulator]",
+            "*is no address of pytest; write cases/flip.py::right[[]sm_100a-emulator]",
+        ),
+        ("cases/flip.py::right[[]sm_80-emulator]", "*the options of this run leave this item out; without --ptx-*"),
+    ],
+)
+@pytest.mark.parametrize("workers", [(), ("-n2",)])
+def test_a_misspelt_address_gets_the_nearest(run_cases, address, words, workers):
+    if workers and "fil" in address:
+        pytest.skip("the controller knows files itself")
+    result = run_cases(address.replace("[[]", "["), *workers, flip=RIGHT)
+    assert result.ret == (pytest.ExitCode.TESTS_FAILED if workers else pytest.ExitCode.USAGE_ERROR)
+    (result.stdout if workers else result.stderr).fnmatch_lines([words if workers else f"ERROR: {words}"])
+
+
+def test_an_address_of_a_test_is_pytests_own(run_cases, pytester):
+    result = run_cases("test_mine.py::test_mien", folder=".", test_mine="def test_mine():\n    pass\n")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: not found: *test_mine.py::test_mien"])
+
+
+def test_a_target_that_triton_does_not_serve_is_refused_once(run_cases, monkeypatch):
+    table = {name: TargetInfo(name, name == "sm_89", "too new. Go away") for name in ("sm_88", "sm_89")}
+    monkeypatch.setattr("ptxdiff.triton.targets.probe_with", lambda compiler: table)
+    result = run_cases("--ptx-target=sm_88", "--ptx-target=sm_90", one=RIGHT, two=RIGHT)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    words = "ERROR: --ptx-target: the installed Triton compiles no kernels for sm_88 (too new); did you mean sm_89?"
+    assert result.stderr.str().strip() == f"{words}; it serves sm_89"
+
+
+def test_kernels_in_ptx_need_no_triton_for_a_target(run_cases, monkeypatch):
+    monkeypatch.setattr("ptxdiff.triton.targets.probe_with", lambda compiler: {"sm_88": TargetInfo("sm_88", False)})
+    run_cases("--ptx-target=sm_88", copy=IN_PTX).assert_outcomes(passed=1)
 
 
 def test_an_option_of_a_projects_conftest_may_begin_like_ours(pytester):

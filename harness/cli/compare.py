@@ -110,6 +110,7 @@ def _records(args: argparse.Namespace) -> int:
         before, after = files[-2:]
         say(f"{before.name} → {after.name}")
     try:
+        before, after = _file(before), _file(after)
         targets = (normal(args.between[0]), normal(args.between[1])) if args.between else None
         found = compare(read(before), read(after), targets=targets)
     except (RecordError, CompareError, ValueError) as e:
@@ -121,6 +122,17 @@ def _records(args: argparse.Namespace) -> int:
         say(line)
     say(f"{found.matched} results in both, {found.equal} of them equal; {len(shown)} differences")
     return 0 if found.quiet or not shown else 1
+
+
+def _file(path: Path) -> Path:
+    """The records file that a name means: of a folder its newest, which is said. Raises RecordError."""
+    from ptxdiff.records import newest_file, record_files
+
+    if not path.is_dir():
+        return path
+    chosen, runs = newest_file(path), len(record_files(path))
+    say(f"{path}: {chosen.name}" + (f", the newest of {runs} runs" if runs > 1 else ""))
+    return chosen
 
 
 def _cubins(args: argparse.Namespace) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from ptxdiff import options
 from ptxdiff.cli import UsageError, say
 
 REQUIREMENT = "ptxdiff[triton,report,parallel]"
@@ -81,11 +82,12 @@ _IGNORED = ("build/", ".pytest_cache/", "__pycache__/")
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options."""
     parser.add_argument("folder", nargs="?", default=".", help="the root of the repository (default: here)")
-    parser.add_argument("--cases", default="cases", metavar="PATH", help="the folder of cases (default: cases)")
-    parser.add_argument(
-        "--accepted", default="baseline", metavar="DIR",
-        help="the folder of accepted results in the repository (default: baseline)",
+    options.add(parser, "cases")
+    baseline = options.add(
+        parser, "baseline", "the folder of accepted results in the repository (default: baseline)",
+        default="baseline", metavar="DIR",
     )  # fmt: skip
+    options.formerly(parser, "--accepted", baseline)
     parser.add_argument(
         "--requirement", default=REQUIREMENT, metavar="TEXT",
         help="what CI installs: a requirement of pip, such as a version or a URL (default: %(default)s)",
@@ -101,7 +103,7 @@ def main(args: argparse.Namespace) -> int:
     if not folder.is_dir():
         raise UsageError(f"{folder}: no such folder; give the root of the repository")
     names = {name: shlex.quote(getattr(args, name)) for name in ("requirement", "cases")}
-    workflow = _WORKFLOW.format(**names, baseline=args.accepted)
+    workflow = _WORKFLOW.format(**names, baseline=args.baseline)
     for name, text in ((".github/workflows/ptxdiff.yml", workflow), (".pre-commit-config.yaml", _HOOKS)):
         path = folder / name
         if path.exists():
@@ -114,7 +116,7 @@ def main(args: argparse.Namespace) -> int:
         say(f"{name}: written")
     _ignore(folder / ".gitignore")
     if not any((folder / args.cases).glob("*.py")):
-        say(f"there are no cases in {args.cases} yet: ptxdiff new NAME --folder {args.cases}")
+        say(f"there are no cases in {args.cases} yet: ptxdiff new NAME --cases {args.cases}")
     return 0
 
 

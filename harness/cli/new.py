@@ -8,6 +8,7 @@ import json
 import re
 from pathlib import Path
 
+from ptxdiff import options
 from ptxdiff.cli import UsageError
 from ptxdiff.locations import ROOT
 from ptxdiff.suggestions import did_you_mean
@@ -39,7 +40,7 @@ case = Case(
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options."""
     parser.add_argument("name", help="the case's name: letters, digits and underscores")
-    parser.add_argument("--folder", default="cases")
+    options.formerly(parser, "--folder", options.add(parser, "cases"))
     parser.add_argument("--from", dest="example", metavar="EXAMPLE", help="copy an example: " + ", ".join(examples()))
     parser.add_argument(
         "--instruction", default="rcp.rn.f32", metavar="TEXT",
@@ -53,7 +54,7 @@ def main(args: argparse.Namespace) -> int:
         raise UsageError(f"{args.name!r} is no case name; use letters, digits and underscores")
     if args.name.startswith("_") or args.name == "conftest":
         raise UsageError(f"{args.name!r}: files of this name are not loaded as case files; choose another name")
-    path = Path(args.folder) / f"{args.name}.py"
+    path = Path(args.cases) / f"{args.name}.py"
     if path.exists():
         raise UsageError(f"{path} exists already; choose another name, or delete the file")
     known = examples()

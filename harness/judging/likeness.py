@@ -46,7 +46,11 @@ def likely_cause(
     if not wrong or sum(int(o.failing.sum()) for o in wrong) < _LEAST:
         return ""
     return (
-        _flushed(policy, wrong) or _exchanged_inputs(case, policy, codes, outputs, apply) or _missing_step(case, wrong)
+        _flushed(policy, wrong)
+        or _exchanged_inputs(case, policy, codes, outputs, apply)
+        or _exchanged_outputs(outputs)
+        or _reordered(codes, wrong)
+        or _missing_step(case, wrong)
     )
 
 
@@ -93,6 +97,58 @@ def _equal(policy: Policies, output: Compared, answer: Codes) -> bool:
         return bool((expected == output.got).all())
     found = classify_differences(output.fmt, match, policy.nan, expected, output.got)
     return bool((found <= Difference.UNCHECKED).all())
+
+
+def _exchanged_outputs(outputs: Sequence[Compared]) -> str:
+    """Each output has the codes that the reference gives for one of them, but some have another's."""
+    holds: dict[str, str] = {}
+    if not all(_tells(o) for o in outputs):
+        return ""
+    for one in outputs:
+        same = [o.name for o in outputs if np.array_equal(one.got, o.expected)]
+        if len(same) != 1:
+            return ""
+        holds[one.name] = same[0]
+    moved = {name: other for name, other in holds.items() if name != other}
+    if len(set(holds.values())) < len(holds) or not moved:
+        return ""
+    words = ", ".join(f"{name} has those of {other}" for name, other in moved.items())
+    return f"the outputs are in another order: {words}; write them in the reference's order"
+
+
+def _tells(output: Compared) -> bool:
+    """Whether the right codes differ enough from each other for their order to be seen."""
+    return len(np.unique(output.expected)) >= _LEAST
+
+
+def _reordered(codes: Mapping[str, Codes], wrong: Sequence[Compared]) -> str:
+    """Every wrong output has all its right codes, in another order of groups of 2, 4, 8, 16 or 32.
+
+    Only where outputs are larger than inputs, as of a generator of random numbers: inputs in such an order, x and -x by
+    turns, could give such outputs by another mistake.
+    """
+    largest = max((c.size for c in codes.values()), default=0)
+    if not all(_tells(o) and o.got.size > largest for o in wrong):
+        return ""
+    found = [_order(output) for output in wrong]
+    return "; ".join(found) if all(found) else ""
+
+
+def _order(output: Compared) -> str:
+    got, expected = output.got.reshape(-1), output.expected.reshape(-1)
+    for group in (2, 4, 8, 16, 32):
+        if got.size % group or got.size == group:
+            continue
+        if np.array_equal(got.reshape(group, -1).T.reshape(-1), expected):
+            return f"{output.name} has its codes in {group} planes, one after the other: interleave them"
+        if np.array_equal(got.reshape(-1, group).T.reshape(-1), expected):
+            return f"{output.name} has its codes interleaved by {group}: store them in {group} planes"
+        columns, right = got.reshape(-1, group).T, expected.reshape(-1, group).T
+        order = [[k for k in range(group) if np.array_equal(column, right[k])] for column in columns]
+        if all(len(k) == 1 for k in order) and len({k[0] for k in order}) == group:
+            shown = ", ".join(str(k[0]) for k in order)
+            return f"each {group} consecutive codes of {output.name} are in the wrong order: those of places {shown}"
+    return ""
 
 
 def _missing_step(case: Case, wrong: Sequence[Compared]) -> str:

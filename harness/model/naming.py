@@ -117,7 +117,8 @@ def _one_word(word: str, target: str, backend: str, faults: list[CaseError] | No
     if not of_case and (place.endswith(".py") or Path(place).is_dir()):
         there = ", ".join(f"{n.loaded.attribute}::{v}" for n in everything for v in n.variants)
         missing = f"no case called {names[0]}, and has no variant {variant!r}"
-        raise CaseError(f"{place} binds {missing}; there are {there}")
+        near = did_you_mean(variant, [x for n in everything for x in (*n.variants, n.loaded.attribute)])
+        raise CaseError(f"{place} binds {missing}{near}; there are {there}")
     raise CaseError(_no_variant(place, variant, inside))
 
 
@@ -141,7 +142,9 @@ def _cases_at(place: str, faults: list[CaseError] | None) -> list[LoadedCase]:
     if path.suffix == ".py":
         meant = [path] if path.exists() else [f for f in _here() if place == f.name or str(f).endswith(f"/{place}")]
         if not meant:
-            raise CaseError(f"{place}: no such file; no such file or folder: {place}; name case files, or a case")
+            beside = [*path.parent.glob("*.py"), *_here()]
+            near = did_you_mean(path.name, [f.name for f in beside])
+            raise CaseError(f"no such file or folder: {place}{near or '; name case files, or a case'}")
         return [c for f in meant for c in _loaded(f, faults)]
     if path.exists():
         raise CaseError(f"{place} is no Python file; name case files, folders of them, or cases")

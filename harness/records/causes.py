@@ -122,9 +122,14 @@ def blocks(failures: Iterable[Result]) -> list[FailureBlock]:
 
 
 def shown_first(results: Sequence[Result]) -> Result:
-    """Of an item's failing results the one that says most: positional wrong bits, else a diagnosis, else the first.
+    """Of an item's failing results the one that says most: positional wrong bits, else a diagnosis, else a cause in its
+    first line, else the first.
 
-    Exhaustive inputs in order cannot show a swap of elements, and only some setups show the cause.
+    Exhaustive inputs in order cannot show a swap of elements, and only some setups, or enough inputs, show the cause.
     """
-    telling = [r for r in results if "positional" in r.classes] or [r for r in results if r.diagnosis]
+    telling = (
+        [r for r in results if "positional" in r.classes]
+        or [r for r in results if r.diagnosis]
+        or [r for r in results if cause_in_words(r)]
+    )
     return (telling or [*results])[0]

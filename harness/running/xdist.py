@@ -1,47 +1,20 @@
-"""Under pytest-xdist: which items go to workers, and which of them together.
+"""Under pytest-xdist: the controller settles items whose results are known, so that workers get only the others.
 
-The controller settles items whose results are known, so that workers get only the others. With `--dist loadgroup`
-items go to one worker together that share what is compiled.
+Runs without pytest-xdist import this module too: they note here what a run with it may reuse.
 """
 
 from __future__ import annotations
 
-import functools
 import os
-import re
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from xdist.scheduler import LoadGroupScheduling
 
 from ptxdiff.diskcache import DiskCache
 from ptxdiff.model.identity.definition import harness
 from ptxdiff.processes.gpus import gpus
-from ptxdiff.running.collection import VariantItem, item_of, known_as
-
-FILES = 8
-"""Groups are files where there are this many for each worker. With fewer, one worker may be left with a long file."""
-
-_MARKED = re.compile(r"\]@(.*)")
-
-
-class Grouping(LoadGroupScheduling):  # type: ignore[misc]
-    """Hands out our items in groups, the largest first; other items as pytest-xdist does."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        """The group of an item."""
-        found, marked = item_of(nodeid), _MARKED.search(nodeid)
-        if found is None or (marked and marked[1] != f"{found[0]}::{found[1]}"):  # a user's own mark
-            return str(super()._split_scope(nodeid))
-        file = nodeid.partition("::")[0]
-        return file if self._by_file else f"{file}::{found[0]}::{found[1]}"
-
-    @functools.cached_property
-    def _by_file(self) -> bool:
-        files = {nodeid.partition("::")[0] for nodeid in self.collection if item_of(nodeid)}
-        return len(files) >= FILES * len(self.nodes)
-
+from ptxdiff.running.collection import VariantItem, known_as
 
 ONLY = "ptxdiff_only"
 """The key in a worker's input for its items, by their names in the controller."""

@@ -104,24 +104,39 @@ def python(wheel, tmp_path_factory):
 @pytest.fixture(scope="module")
 def bare(wheel, tmp_path_factory):
     """An interpreter with the wheel and what the base install requires, and nothing else."""
-    folder = tmp_path_factory.mktemp("bare")
+    return installed_with("", wheel, tmp_path_factory.mktemp("bare"))
+
+
+@pytest.fixture(scope="module")
+def with_triton(wheel, tmp_path_factory):
+    """An interpreter with the wheel and what `ptxdiff[triton]` requires, and nothing else."""
+    return installed_with("triton", wheel, tmp_path_factory.mktemp("triton"))
+
+
+def installed_with(extra, wheel, folder):
+    """An interpreter with the wheel and what an extra requires, and nothing else."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=100)
     [packages] = (folder / "lib").glob("python*/site-packages")
     beside = folder / "beside"
     beside.mkdir()
     pip(folder / "bin" / "python", "install", "--no-deps", "--no-index", str(wheel))
     [installed] = packages.glob("ptxdiff-*.dist-info")
-    todo, known = list(importlib.metadata.Distribution.at(installed).requires or ()), set()
+    ours = importlib.metadata.Distribution.at(installed).requires or ()
+    todo, known = [(text, extra) for text in ours], set()
     while todo:
-        requirement = Requirement(todo.pop())
+        text, wanted = todo.pop()
+        requirement = Requirement(text)
         name = requirement.name.lower().replace("_", "-")
-        if name in known or (requirement.marker and not requirement.marker.evaluate({"extra": ""})):
+        if requirement.marker and not requirement.marker.evaluate({"extra": wanted}):
             continue
-        known.add(name)
-        distribution = importlib.metadata.distribution(name)
-        todo += distribution.requires or ()
-        for top in {file.parts[0] for file in distribution.files or ()} - {"..", "__pycache__"}:
-            (beside / top).symlink_to(distribution.locate_file(top))
+        if name == "ptxdiff":
+            todo += [(text, e) for text in ours for e in requirement.extras]
+        elif name not in known:
+            known.add(name)
+            distribution = importlib.metadata.distribution(name)
+            todo += [(text, "") for text in distribution.requires or ()]
+            for top in {file.parts[0] for file in distribution.files or ()} - {"..", "__pycache__"}:
+                (beside / top).symlink_to(distribution.locate_file(top))
     (packages / "beside.pth").write_text(f"{beside}\n")
     return folder / "bin" / "python"
 
@@ -272,6 +287,15 @@ def test_a_missing_extra_is_an_error_with_the_command_that_installs_it(bare, pro
     done = run(bare, project, *words)
     assert done.returncode != 0
     assert f"pip install 'ptxdiff[{extra}]'" in done.stdout + done.stderr
+
+
+def test_cases_run_with_the_extra_triton_alone(with_triton, project):
+    """pytest-xdist is no part of it: a run that leaves something to reuse must not need it."""
+    words = "-m", "ptxdiff", "run", "cases", "--backend", "emulator", "--target", "sm_90a", "--fresh"
+    done = run(with_triton, project, *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout
+    assert "Traceback" not in done.stderr
 
 
 def test_a_folder_of_the_repository_is_no_package_of_its_own(tmp_path):

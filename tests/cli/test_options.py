@@ -25,6 +25,8 @@ SYNONYMS = (
     {"output", "dtype", "out"},
     {"target", "arch", "sm"},
     {"cluster", "ray", "address"},
+    {"baseline", "accepted"},
+    {"cases", "folder"},
 )
 """Words for one thing: at most one of each set is offered, by all verbs together."""
 
@@ -127,6 +129,8 @@ def test_options_of_pytest_that_run_has_itself(monkeypatch, tmp_path):
         ("run --sanitizer synccheck", "sanitize", "synccheck", "--sanitizer is now --sanitize"),
         ("report --conformance f", "ledger", "f", "--conformance is now --ledger"),
         ("compare a --targets x y", "between", ["x", "y"], "--targets is now --between"),
+        ("init --accepted x", "baseline", "x", "--accepted is now --baseline"),
+        ("new a --folder x", "cases", "x", "--folder is now --cases"),
         ("mutate a --inputs 3", "spread", 3, "--inputs is now --spread"),
     ],
 )

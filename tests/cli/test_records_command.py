@@ -146,6 +146,13 @@ def test_one_changed_constant_is_one_line_of_compare(folder, capsys, nights):
     assert said(capsys, "compare", folder)[0] == 2
 
 
+def test_compare_says_which_run_of_a_folder_it_takes(folder, capsys):
+    _, out, _ = said(capsys, "compare", folder, folder / "0.jsonl.zst", "--kind", "bits")
+    assert out.splitlines()[0] == f"{folder}: 1.jsonl.zst, the newest of 2 runs"
+    _, out, _ = said(capsys, "compare", folder / "1.jsonl.zst", folder / "0.jsonl.zst", "--kind", "bits")
+    assert "newest" not in out
+
+
 def test_new_results_are_named_by_the_gate(folder, capsys, nights):
     base = nights[0]
     plain = [r for r in base.results if r.key.case == "rcp" and r.key.variant == "asm.rn"]

@@ -61,6 +61,14 @@ QUESTIONS = {
     "notebook display": "tutorial/notebook",
     "clear the cache": "how-to/reuse",
     "import my own kernels pythonpath": "how-to/cases",
+    "python versions": "how-to/install",
+    "keep torch installed": "how-to/install",
+    "known failure xfail": "reference/case",
+    "denormal": "explanation/ftz-and-nan",
+    "macOS AMD": "explanation/limits",
+    "trace instructions": "how-to/emulator",
+    "exit status": "reference/exit-codes",
+    "parallel workers cores": "how-to/run",
 }
 """What a new user types into the search, and the page that answers it."""
 

@@ -82,6 +82,67 @@ def test_a_missing_step_of_a_butterfly_is_named_by_its_distance(apart):
     assert of_rows(np.full(64, 7, np.uint32)).cause == ""
 
 
+def both(x):
+    return x, x * 3 & 0xFFFFFFFF
+
+
+def of_outputs(first, second):
+    names = {"d": U32, "e": U32}
+    case = Case(
+        inputs={"x": U32}, outputs=names, reference=both, variants={"v": asm("mov.b32 $0, $2; mov.b32 $1, $2;")}
+    )
+    return judge(case, policies(case, case.variants["v"]), {"x": SMALL}, {"d": first, "e": second}).cause
+
+
+def test_outputs_in_another_order_are_named():
+    assert of_outputs(SMALL * 3, SMALL).startswith(
+        "the outputs are in another order: d has those of e, e has those of d;"
+    )
+    assert of_outputs(SMALL * 3, SMALL * 3) == ""
+    wrong = SMALL.copy()
+    wrong[7] ^= 1
+    assert of_outputs(SMALL * 3, wrong) == ""
+
+
+def generated(seed):
+    import torch
+
+    return (torch.arange(256) + seed) * 2654435761 & 0xFFFFFFFF
+
+
+def of_generator(got, inputs=None, n=1):
+    case = Case(
+        inputs={"seed": U32["N"]}, outputs={"y": U32["M"]}, sizes=[{"N": n, "M": 256}], reference=generated,
+        variants={"v": kernel(total, grid=(1,))},
+    )  # fmt: skip
+    seed = np.zeros(n, np.uint32) if inputs is None else inputs
+    return judge(case, policies(case, case.variants["v"]), {"seed": seed}, {"y": got}).cause
+
+
+RANDOM = (np.arange(256, dtype=np.uint64) * 2654435761 & 0xFFFFFFFF).astype(np.uint32)
+
+
+@pytest.mark.parametrize(
+    ("got", "words"),
+    [
+        (RANDOM.reshape(-1, 4).T.reshape(-1), "y has its codes in 4 planes, one after the other: interleave them"),
+        (RANDOM.reshape(4, -1).T.reshape(-1), "y has its codes interleaved by 4: store them in 4 planes"),
+        (RANDOM.reshape(-1, 4)[:, [0, 2, 1, 3]].reshape(-1),
+         "each 4 consecutive codes of y are in the wrong order: those of places 0, 2, 1, 3"),
+    ],
+)  # fmt: skip
+def test_words_of_a_generator_in_another_order_are_named(got, words):
+    assert of_generator(got) == words
+    wrong = got.copy()
+    wrong[9] ^= 1
+    assert of_generator(wrong) == ""
+
+
+def test_an_order_that_inputs_could_have_is_not_named():
+    """x and -x by turns: a forgotten sign exchanges neighbours, too."""
+    assert of_generator(RANDOM.reshape(-1, 2)[:, ::-1].reshape(-1), np.zeros(256, np.uint32), 256) == ""
+
+
 def test_pieces_of_one_set_keep_a_cause_that_they_share():
     one, other = Judgement(total=5, different=5, cause="x"), Judgement(total=5, different=5, cause="x")
     assert one.merged(other).cause == "x"

@@ -87,6 +87,9 @@ def test_the_result_that_is_shown_has_positional_bits_or_a_diagnosis():
     assert shown_first([first, known, swapped]) is swapped
     assert shown_first([first, known]) is known
     assert shown_first([first]) is first
+    caused = failure(words="case::v[sm_80-emulator]: the operands are exchanged; 20 of 40 codes differ (value 20)")
+    assert shown_first([first, caused]) is caused
+    assert shown_first([first, caused, known]) is known
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,18 @@ def test_the_terminal_ends_with_the_verdict_and_names_what_failed(failed):
     assert "not run: 12 results (gpu): no NVIDIA GPU" in text
 
 
+def test_a_wide_matrix_has_the_numbers_of_targets(failed, monkeypatch):
+    target = view(failed).shown_targets[0]
+    [heading] = [row for row in terminal(failed).splitlines() if row.startswith("case ")]
+    assert target in heading
+    monkeypatch.setattr(summary, "WIDE", 0)
+    text = terminal(failed)
+    [heading] = [row for row in text.splitlines() if row.startswith("case ")]
+    assert "sm_" not in heading
+    assert target.removeprefix("sm_") in heading.split()
+    assert f"{target.removeprefix('sm_')} is {target}" in text
+
+
 def test_the_terminal_counts_the_failures_it_does_not_show(failed):
     assert "and 1 more causes of failure" in terminal(failed, failures=1)
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from xdist.scheduler import loadscope
 
-from ptxdiff.running.xdist import FILES, Grouping
+from ptxdiff.running.xdist_scheduling import FILES, Grouping
 
 ELEMENTWISE = """
 from ptxdiff import Case, asm
