@@ -3,6 +3,7 @@ operands."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cache
 
@@ -43,8 +44,6 @@ def _shown(block: LintedBlock, message: str) -> str:
     """The parser's message with operands in the author's spelling."""
     if block.snippet.convention != "cuda":
         return message
-    import re
-
     return re.sub(r"\$(\d+)", r"%\1", message)
 
 
@@ -113,10 +112,17 @@ def unknown(block: LintedBlock) -> Iterator[Found]:
     isa.load()
     seen: set[str] = set()
     for node in block.instructions:
-        if node.spelling not in seen and block.source is not None:
+        if node.spelling not in seen and block.source is not None and not _inserted(block, node):
             seen.add(node.spelling)
             if message := _unknown(node, block.source):
                 yield Found(block.place(node.offset), message)
+
+
+def _inserted(block: LintedBlock, node: Instruction) -> bool:
+    """Whether part of an instruction's name is an operand's text: `mma.m16n8k%14` with the constraint `n`."""
+    start = block.source.original(node.offset) if block.source else node.offset
+    name = re.match(r"[\w.:$]*", block.text[start:])
+    return any(int(number) in dict(block.constants) for number in re.findall(r"\$(\d+)", name[0] if name else ""))
 
 
 def _unknown(node: Instruction, source: Source) -> str:
