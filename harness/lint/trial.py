@@ -156,6 +156,33 @@ def special_of(block: LintedBlock) -> dict[str, int]:
     return {name: 3 + k for k, name in enumerate(unknown_registers(block.program.program, lambda *_: False))}
 
 
+_CARRY = "{ .reg .b32 %carry_before; add.cc.u32 %carry_before, -1, 1; } "
+_READS_CARRY = frozenset(("addc", "subc", "madc"))
+
+
+def _carries(block: LintedBlock) -> list[str]:
+    """What the block does with the carry, in order: `reads` and `writes`."""
+    found = []
+    for node in block.instructions:
+        found += ["reads"] * (node.opcode in _READS_CARRY) + ["writes"] * ("cc" in node.modifiers)
+    return found
+
+
+def takes_carry(block: LintedBlock) -> bool:
+    """Whether a block reads a carry that an earlier asm statement left."""
+    return _carries(block)[:1] == ["reads"]
+
+
+def leaves_carry(block: LintedBlock) -> bool:
+    """Whether a block's last carry is for a later asm statement."""
+    return _carries(block)[-1:] == ["writes"]
+
+
+def _text_of(block: LintedBlock) -> str:
+    """The text that is run: with a carry before it if the block takes one."""
+    return _CARRY + block.text if takes_carry(block) else block.text
+
+
 def run(
     block: LintedBlock, given: Units, clock: Clock, share: Mapping[int, int] | None = None, most: int = 64
 ) -> Units | None:
@@ -174,7 +201,7 @@ def run(
     options: dict[str, Any] = {"target": target, "share": dict(share) if share else None, "special": special_of(block)}
     try:
         with uncompiled():
-            results = emulate(block.text, block.constraints, args, dtypes, limit=clock.limit, **options)
+            results = emulate(_text_of(block), block.constraints, args, dtypes, limit=clock.limit, **options)
     except UndefinedBits:
         raise
     except PtxError:
@@ -331,7 +358,7 @@ def _results(
     }
     try:
         with uncompiled():
-            found = emulate(block.text, block.constraints, list(given), [_WIDTHS[w] for w in outputs], **options)
+            found = emulate(_text_of(block), block.constraints, list(given), [_WIDTHS[w] for w in outputs], **options)
     except PtxError:
         return None
     return list(found)

@@ -41,6 +41,71 @@ def test_the_text_of_an_operand_under_c_is_not_judged():
     assert ("syntax", "error") in cuda(INSERTED.format(letter="r"))
 
 
+INTO_A_NAME = """asm volatile("mma.sync.aligned.m8n8k%8.row.col.s32.s4.s4.s32 {{%0, %1}}, {{%2}}, {{%3}}, {{%4, %5}};"
+    : "=r"(y), "=r"(y) : "r"(x), "r"(x), "r"(x), "r"(x), "r"(x), "r"(x), "{letter}"(size));"""
+
+
+def test_a_constant_in_the_name_of_an_instruction_is_not_judged():
+    assert ("unknown-instruction", "error") not in cuda(INTO_A_NAME.format(letter="n"))
+    assert ("unknown-instruction", "error") in cuda(INTO_A_NAME.format(letter="n").replace("m8n8k%8", "m8n8k1"))
+
+
+@pytest.mark.parametrize("name", ["llvm.amdgcn.raw.buffer.load.f16", "llvm.amdgcn.is.shared", "load_f32"])
+@pytest.mark.parametrize("path", ["file.h", "file.cu"])
+def test_the_name_of_a_symbol_is_no_asm(name, path):
+    assert findings(f'extern float load(int) asm("{name}");\n', path) == []
+
+
+@pytest.mark.parametrize("path", ["file.h", "file.cu"])
+def test_one_instruction_without_a_semicolon_is_ptx_in_a_header_too(path):
+    text = '__device__ void f() {{ asm volatile("{}"); }}\n'
+    assert findings(text.format("trap"), path) == [("syntax", "error")]
+    assert findings(text.format("trap;"), path) == []
+
+
+def test_a_wait_for_copies_accesses_no_memory_itself():
+    text = '__device__ void f() {{ asm volatile("{}"); }}\n'
+    for asm, words in (("cp.async.wait_all;", "waits for copies"), ("prefetch.global.L1 [a];", "accesses memory")):
+        messages = [f.message for f in lint_text("file.cu", text.format(asm).encode()).findings]
+        assert [m for m in messages if "memory" in m] == [m for m in messages if words in m]
+
+
+CARRIED = """asm volatile("{{ .reg .u16 al, ah, bl, bh; mov.b32 {{al, ah}}, %1; mov.b32 {{bl, bh}}, %2; "
+    "mul.wide.u16 %0, al, bh; {opcode} %0, %0, %3; }}" : "{output}"(y) : "r"(x), "r"(x), "r"(x));"""
+
+
+@pytest.mark.parametrize("opcode", ["addc.u32", "addc.cc.u32", "subc.u32"])
+def test_registers_are_shared_where_a_statement_reads_an_earlier_one_s_carry(opcode):
+    assert cuda(CARRIED.format(opcode=opcode, output="=r")) == [("missing-early-clobber", "error")]
+    assert cuda(CARRIED.format(opcode=opcode, output="=&r")) == []
+
+
+@pytest.mark.parametrize("asm", ["addc.u32 %0, %1, %1;", "add.cc.u32 %0, %1, %1;"])
+def test_volatile_keeps_statements_in_order_that_hand_on_a_carry(asm):
+    assert cuda(f'asm volatile("{asm}" : "=r"(y) : "r"(x));') == []
+    assert cuda('asm volatile("add.u32 %0, %1, %1;" : "=r"(y) : "r"(x));') == [("impure-arithmetic", "note")]
+
+
+SHUFFLE = """__device__ void f(unsigned &y, unsigned x) {
+  asm("shfl.sync.up.b32 %0, %1, 1, 0, 0xffffffff;" : "=r"(y) : "r"(x));
+}
+"""
+
+
+def test_a_macro_may_make_each_asm_statement_volatile():
+    warned = [("pure-warp-level", "note")]
+    assert findings(SHUFFLE) == warned
+    assert findings("#ifdef __GNUC__\n# define asm __asm__ __volatile__\n#endif\n" + SHUFFLE) == []
+    assert findings("#define asm asm volatile\n#undef asm\n" + SHUFFLE) == warned
+    assert findings("#define asm __asm__ // not volatile\n" + SHUFFLE) == warned
+
+
+@pytest.mark.parametrize(("name", "found"), [("t%=", []), ("t", [("declaration-outside-braces", "warning")])])
+def test_a_name_with_a_number_of_its_own_may_be_declared_outside_braces(name, found):
+    asm = f'asm volatile(".reg .b64 {name}; mov.b64 {name}, %0; st.b64 [{name}], %0;" :: "l"(x) : "memory");'
+    assert cuda(asm) == found
+
+
 ASSERTED = """
 @triton.jit
 def f(x, kind: tl.constexpr):

@@ -84,7 +84,7 @@ PLANTED = [
     ("bar.b32 0;", ".b32"),
     ("bar.sync.aligned 0;", ".aligned"),
     ("barrier.cluster.arrive.aligned.b32;", ".b32"),
-    ("wgmma.fence.sync.f32;", "no form"),
+    ("wgmma.fence.sync.f32;", ".f32"),
     ("wgmma.commit_group.aligned.b32;", ""),
     ("wgmma.sync.fence.aligned;", ""),
     ("tcgen05.cta_group::1.relinquish_alloc_permit.sync.aligned;", ""),
@@ -117,13 +117,22 @@ PLANTED = [
     ("createpolicy.fractional.b64 $3;", "no form"),
     ("mapa.b32 $0, $1, $2;", ".b32"),
     ("prefetch.global [$3];", "no form"),
+    # Parts of names after modifiers, layouts in another order, and two modifiers of one kind.
+    ("cp.async.bulk.tensor.2d.L2.global.prefetch.tile [$3, {$1, $2}];", ".prefetch"),
+    ("mma.sync.aligned.m16n8k16.col.row.f32.f16.f16.f32 {$0}, {$1}, {$1}, {$0};", ".row.col, in this order"),
+    ("mma.sync.aligned.m16n8k16.row.f32.f16.f16.f32 {$0}, {$1}, {$1}, {$0};", "no form"),
+    ("st.global.b32.texref [$3], $1;", ""),
+    ("atom.global.L1::evict_first.add.u32 $0, [$3], $1;", ".L1::evict_first"),
+    ("applypriority.global.L2::evict_normal.L1::evict_first [$3], 128;", ".L1::evict_first"),
+    ("fence.proxy.tensormap::generic.cta;", ".acq_rel, .acquire, .release"),
+    ("cp.reduce.async.bulk.global.bulk_group.add.u32 [$3], [$0], $1;", "takes 2 state spaces, not 1"),
     # What forms that the table lacks must have, by ptxas.
     ("bar.and.pred $0, 0, p;", "needs one of"),
     ("match.any.sync $0, $1, -1;", "takes 1 types, not 0"),
     ("match.any.sync.b32.b32 $0, $1, -1;", ""),
     ("st.async.shared::cluster.mbarrier::complete_tx::bytes [$3], $1, [$3];", "takes 1 types, not 0"),
     ("applypriority.global [$3], 128;", "needs one of"),
-    ("applypriority.global.b32.L2::evict_normal [$3], 128;", "takes 0 types, not 1"),
+    ("applypriority.global.b32.L2::evict_normal [$3], 128;", ".b32"),
     ("discard.global [$3], 128;", "needs one of"),
     ("red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.u32 [$3], $1, [$3];", "needs one of"),
     ("cp.reduce.async.bulk.global.shared::cta.bulk_group.u32 [$3], [$3], $1;", "needs one of"),
@@ -203,20 +212,34 @@ def test_the_words_and_names_of_the_file_are_those_of_ptxas():
 
 def test_a_word_that_ptxas_refuses_at_a_name_is_no_word_of_it():
     legality.needs("sm_90a")
-    for line in ("ld.global.b32 r0, [d7]", "shfl.sync.bfly.b32 r0, r1, 1, 31, -1", "cp.async.bulk.commit_group"):
-        assert line in asking.LINES
-        name = asking.names_of([line.split()[0]])[line.split()[0]]
-        accepted = asking.taken(line, ["bfly", "nc", "ca", "global", "x4", "trans", "cas"])
-        assert accepted <= taken(name, ())
+    contexts = {context.with_parts(context.parts): context for context in asking.contexts(names())}
+    for line in ("ld.global.b32 r0, [d7]", "shfl.sync.bfly.b32 r0, r1, 1, 31, -1", "cp.async.bulk.commit_group "):
+        context = contexts[line]
+        words_tried = ["bfly", "nc", "ca", "global", "x4", "trans", "cas"]
+        behind = asking.refused(context, [(*context.parts, word) for word in words_tried])
+        accepted = {word for word, no in zip(words_tried, behind, strict=True) if not no}
+        assert accepted <= taken(context.name, ())
+
+
+REGISTERS = " ".join(
+    f".reg .{kind} {name}<10>;"
+    for name, kind in zip("chrdqfp", ("b8", "b16", "b32", "b64", "b128", "f32", "pred"), strict=True)
+)
 
 
 def test_no_legal_line_is_reported():
-    kinds = zip("hrdfp", ("b16", "b32", "b64", "f32", "pred"), strict=True)
-    registers = " ".join(f".reg .{kind} {name}<10>;" for name, kind in kinds)
-    assert [line for line in asking.LINES if unknown(f"{{ {registers} {line}; }}")] == []
+    lines = (*asking.LINES, *asking.MORE)
+    assert [line for line in lines if unknown(f"{{ {REGISTERS} {line}; }}")] == []
 
 
-@pytest.mark.slow  # ptxas reads 100,000 lines
+def test_ptxas_has_nothing_against_the_legal_lines():
+    legality.needs("sm_100a")
+    lines = (*asking.LINES, *asking.MORE)
+    said = [asking.errors(lines, *each) for each in (*asking.ASKED, *asking.OTHERS)]
+    assert [line for line, *answers in zip(lines, *said, strict=True) if all(answers)] == []
+
+
+@pytest.mark.slow  # ptxas reads 500,000 lines
 def test_the_file_is_what_ptxas_says():
     legality.needs("sm_90a")
     assert DATA.read_text() == asking.content()
@@ -236,19 +259,17 @@ def wrongly_reported(lines):
     return [line for line, *errors in zip(reported, *said, strict=True) if None in errors]
 
 
-@pytest.mark.slow  # ptxas reads up to 20,000 lines
-def test_one_step_from_a_legal_line():
-    """What ptxas assembles is not reported; of what it refuses for its modifiers, 19 in 20 are.
+@pytest.mark.slow  # ptxas reads up to 20,000 lines for each seed
+@pytest.mark.parametrize("seed", ["one step", "27 November"])
+def test_one_step_from_a_legal_line(seed):
+    """What ptxas assembles is not reported; of what it refuses for its modifiers, 99 in 100 are.
 
-    Most of those missed have two modifiers that do not go together, in forms that the table lacks; of others, such as
-    `vote.any.pred`, the rule on removed forms says more.
+    Most of those missed have modifiers that each belong there but not together, in forms that the table lacks.
     """
     legality.needs("sm_100a")
-    draw = random.Random("one step")
+    draw = random.Random(seed)
     stepped = [changed(draw, draw.choice(asking.LINES)) for _ in range(10_000)]
-    kinds = zip("hrdqfp", ("b16", "b32", "b64", "b128", "f32", "pred"), strict=True)
-    registers = " ".join(f".reg .{kind} {name}<10>;" for name, kind in kinds)
-    reported = [bool(unknown(f"{{ {registers} {line}; }}")) for line in stepped]
+    reported = [bool(refused_by_the_linter(line)) for line in stepped]
     said = [asking.errors(stepped, *each) for each in asking.ASKED]
     assembled = [not all(errors) for errors in zip(*said, strict=True)]
     assert [line for line, wrong, right in zip(stepped, reported, assembled, strict=True) if wrong and right] == []
@@ -256,7 +277,13 @@ def test_one_step_from_a_legal_line():
         all(any(asking.OF_MODIFIERS.search(e) for e in errors) for errors in each) for each in zip(*said, strict=True)
     ]
     missed = [line for line, wrong, no in zip(stepped, reported, refused, strict=True) if no and not wrong]
-    assert len(missed) < sum(refused) / 20, missed
+    assert len(missed) < sum(refused) / 100, missed
+
+
+def refused_by_the_linter(line):
+    """Findings of the rules on spellings: `vote.any.pred` is of a form that was removed, `bar.sync.2d` no name."""
+    snippet = Snippet(f"{{ {REGISTERS} {line}; }}", "=r,r,r,l", pure=False)
+    return lint(snippet, ["unknown-instruction", "removed-form", "syntax"])
 
 
 def changed(draw, line):

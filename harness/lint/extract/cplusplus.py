@@ -18,6 +18,7 @@ from ptxdiff.lint.extract import Extracted, Note
 from ptxdiff.lint.extract.guards import ABOUT_TARGETS, DIRECTIVES, Directive, conditions_by_offset, decided
 from ptxdiff.lint.extract.strings import ESCAPE, File, escaped, joined
 from ptxdiff.lint.extract.values import TextValue
+from ptxdiff.lint.ptxas_modifiers import names
 from ptxdiff.lint.snippet import Snippet, TextOrigin
 
 _TOKEN = re.compile(
@@ -82,12 +83,16 @@ _MACHINES = (
 )
 """What a machine is called, its registers and opcodes, and letters of constraints that PTX does not have there."""
 _LABEL = re.compile(r"[\w.$@]+\Z")
+_ALONE = frozenset(("ret", "exit", *(name.partition(".")[0] for name in names())))
+"""Opcodes that may be all of a text without a semicolon, such as `trap`; other such texts are names of symbols."""
 BRANCHES = 64
 """The most combinations of `#if` branches of one statement."""
 MOST = 20_000
 """The most tokens of one statement, for files in which a parenthesis is missing."""
 _DEVICE = (".cu", ".cuh")
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+([A-Za-z_]\w*)[ \t]+((?:[^\n\\]|\\\r?\n|\\.)*)", re.MULTILINE)
+
+_KEYWORD = re.compile(r"^[ \t]*#[ \t]*(?:define[ \t]+(\w+)[ \t]+(\S[^\n]*)|undef[ \t]+(\w+))", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -151,13 +156,15 @@ def _machine(statement: _Statement, path: str) -> str | None:
     letters = {c.lstrip("=+&%") for c in constraints}
     if not statement.unresolved and not text.strip("{} \t\r\n;"):
         return None  # a brace, whose pair may be in another statement
+    word = bool(_LABEL.match(text)) and not (statement.sections or statement.unresolved)
+    alone = word and text.partition(".")[0] in _ALONE
+    if word and not alone and not statement.volatile:
+        return ""  # the name of a symbol: `float load(int) asm("llvm.load.f32");`
     if _SURELY_PTX.search(text) and not (_NEON.search(text) or "w" in letters):
         return None
     for machine, words, own in _MACHINES:
         if words.search(text) or letters & set(own) - set("bd" if device else ""):
             return machine
-    if _LABEL.match(text) and not (statement.sections or statement.volatile or statement.unresolved or device):
-        return ""
     strange = [c for c in constraints if not _CONSTRAINT.match(c) and not (len(c.lstrip("=+&")) > 1 and device)]
     if strange:
         return f"asm of another machine: PTX has no constraint {strange[0]!r}"
@@ -165,9 +172,7 @@ def _machine(statement: _Statement, path: str) -> str | None:
         return f"asm of another machine: PTX has no clobber {other[0]!r}"
     if statement.unresolved:
         return None
-    if device and not _PTX.search(text) and _LABEL.match(text) and not statement.sections:
-        return ""
-    if not device and not (_PTX.search(text) and ";" in text):
+    if not device and not alone and not (_PTX.search(text) and ";" in text):
         return "asm of another machine: no instruction of PTX is in it"
     return None
 
@@ -209,6 +214,12 @@ class _Reader:
         directives = [(t.at + len(t.text), Directive.of(t.text)) for t in self.tokens if t.kind == "directive"]
         self._conditions = conditions_by_offset(directives)
         self.macros = {m[1]: (m[2], m.start(2)) for m in _DEFINE.finditer(file.text)}
+        self._keywords = [
+            (m.start(), m[1] or m[3], "volatile" in (m[2] or "").split("//")[0])
+            for m in _KEYWORD.finditer(file.text)
+            if (m[1] or m[3]) in _WORDS
+        ]
+        """Where the file defines the word `asm` as a macro, or no more, and whether it then means `asm volatile`."""
         self.more = False
         """Whether the last statement has more combinations of branches than were read."""
 
@@ -354,6 +365,8 @@ class _Reader:
     def _statement(self, tokens: Sequence[_Token]) -> _Statement | None:
         """The statement of these tokens, of which the first is its keyword; None if it is no asm statement."""
         found = _Statement(tokens[0].at)
+        meant = [v for start, word, v in self._keywords if start < found.at and word == tokens[0].text]
+        found.volatile = bool(meant) and meant[-1]
         at = 1
         while at < len(tokens) and tokens[at].text in _QUALIFIERS:
             found.volatile |= "volatile" in tokens[at].text

@@ -45,6 +45,12 @@ def _braced(block: LintedBlock, words: str) -> Fix:
     return Fix(words, (Edit("asm", 0, 0, "{ "), Edit("asm", end, end, " }")))
 
 
+def _named_apart(block: LintedBlock, declaration: Declaration) -> bool:
+    """Whether the compiler puts a number into the name that no other copy of the block has: `%=`, in LLVM `${:uid}`."""
+    text = block.snippet.asm[block.place(declaration.offset) :].partition(";")[0]
+    return "%=" in text or "${:uid}" in text
+
+
 @rule(
     "declaration-outside-braces",
     "A register is declared outside braces.",
@@ -56,11 +62,15 @@ def outside_braces(block: LintedBlock) -> Iterator[Found]:
     """Declarations among the outermost statements."""
     if block.tree is None or len(scopes_before(block)) > 1:
         return  # an earlier statement of the function opens the braces
-    found = [s for s in block.tree.statements if isinstance(s, Declaration) and s.space == "reg"]
+    found = [
+        s
+        for s in block.tree.statements
+        if isinstance(s, Declaration) and s.space == "reg" and not _named_apart(block, s)
+    ]
     for n, declaration in enumerate(found[:1]):
         others = f" and {len(found) - 1} more" if len(found) > 1 else ""
         user = _read_later(block, found)
-        used = f", and the statement on line {user} reads {'it' if len(found) == 1 else 'them'}" if user else ""
+        used = f", and the statement on line {user} uses {'it' if len(found) == 1 else 'them'}" if user else ""
         yield Found(
             block.place(declaration.offset),
             f"{_spelled(declaration)}{others} is declared outside braces{used}",

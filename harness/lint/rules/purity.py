@@ -11,6 +11,7 @@ from ptxdiff.emulator.text import Instruction
 from ptxdiff.lint.block import LintedBlock
 from ptxdiff.lint.rules import rule
 from ptxdiff.lint.snippet import Found
+from ptxdiff.lint.trial import leaves_carry, takes_carry
 
 _DECLARED = {
     "triton": ("is_pure=True", "is_pure=False"),
@@ -158,6 +159,8 @@ def impure_arithmetic(block: LintedBlock) -> Iterator[Found]:
 def _only_computes(block: LintedBlock) -> bool:
     if block.snippet.pure is not False or block.program is None or not block.outputs or _clobbers_memory(block):
         return False
+    if takes_carry(block) or leaves_carry(block):
+        return False
     steps = block.program.program.steps
     # Blocks of moves alone serve to hide values from the compiler's optimisations.
     computes = all(s.facts.registers_only and s.kind != "special" for s in steps)
@@ -192,9 +195,13 @@ def memory_clobber(block: LintedBlock) -> Iterator[Found]:
     node = _unclobbered(block) if found[:1] == [block] else None
     if node is None:
         return
-    words = f'`{block.statement(node.offset)}` accesses memory, and the statement has no clobber "memory"'
+    does = "waits for copies" if _WAITS.match(node.spelling) else "accesses memory"
+    words = f'`{block.statement(node.offset)}` {does}, and the statement has no clobber "memory"'
     instead = 'add the clobber: asm volatile("..." : ... : ... : "memory")'
     yield Found(block.place(node.offset), f"{words}{_and_more(found)}", instead)
+
+
+_WAITS = re.compile(r"cp\.async\.(bulk\.)?(wait|commit)_")
 
 
 def _unclobbered(block: LintedBlock) -> Instruction | None:

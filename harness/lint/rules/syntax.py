@@ -3,11 +3,12 @@ operands."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from functools import cache
 
 from ptxdiff.emulator import OperandError, PtxError, isa
-from ptxdiff.emulator.isa.forms import FORMS, find
+from ptxdiff.emulator.isa.forms import FORMS, Bound, find
 from ptxdiff.emulator.isa.lookup import lookup
 from ptxdiff.emulator.isa.registry import REFUSED
 from ptxdiff.emulator.text import OPERAND, TYPES, Instruction, Source, parse_asm
@@ -43,8 +44,6 @@ def _shown(block: LintedBlock, message: str) -> str:
     """The parser's message with operands in the author's spelling."""
     if block.snippet.convention != "cuda":
         return message
-    import re
-
     return re.sub(r"\$(\d+)", r"%\1", message)
 
 
@@ -103,6 +102,12 @@ UNMODELLED = {
 `mbarrier.arrive.b64.noComplete`. `tests/lint/test_unknown_instructions.py` asks ptxas."""
 
 
+_LAYOUTS = frozenset(("row", "col"))
+_SHAPE = re.compile(r"m\d+n\d+k\d+")
+_MMA_TYPES = 4
+"""How many types `mma` has without scales; ptxas ignores some that are too many."""
+
+
 @rule(
     "unknown-instruction",
     "An instruction, or one of its modifiers, does not exist.",
@@ -113,27 +118,45 @@ def unknown(block: LintedBlock) -> Iterator[Found]:
     isa.load()
     seen: set[str] = set()
     for node in block.instructions:
-        if node.spelling not in seen and block.source is not None:
+        if node.spelling not in seen and block.source is not None and not _inserted(block, node):
             seen.add(node.spelling)
             if message := _unknown(node, block.source):
                 yield Found(block.place(node.offset), message)
 
 
+def _inserted(block: LintedBlock, node: Instruction) -> bool:
+    """Whether part of an instruction's name is an operand's text: `mma.m16n8k%14` with the constraint `n`."""
+    start = block.source.original(node.offset) if block.source else node.offset
+    name = re.match(r"[\w.:$]*", block.text[start:])
+    return any(int(number) in dict(block.constants) for number in re.findall(r"\$(\d+)", name[0] if name else ""))
+
+
 def _unknown(node: Instruction, source: Source) -> str:
     """What is wrong with a spelling; "" if nothing is, or if part of it is an operand's text."""
-    if OPERAND in node.spelling or find(node.opcode, node.modifiers):
+    if OPERAND in node.spelling:
         return ""
+    if forms := find(node.opcode, node.modifiers):
+        return ptxas_modifiers.misplaced(node.opcode, node.modifiers) or _out_of_order(node, forms)
     if any(form.matches(node) for form in REMOVED):
         return ""  # the rule `removed-form` reports it
-    if node.opcode not in FORMS or node.opcode in REFUSED:
-        message = ptxas_modifiers.mistake(node.opcode, node.modifiers, (*FORMS, *REFUSED), _spelled(node.opcode))
-        if message or not _decided(node.opcode, node.modifiers):
+    if node.opcode not in FORMS or node.opcode in REFUSED or ptxas_modifiers.asked(node.opcode):
+        message = ptxas_modifiers.mistake(node.opcode, node.modifiers, (*FORMS, *REFUSED))
+        if message or node.opcode not in FORMS or not _decided(node.opcode, node.modifiers):
             return message or ptxas_modifiers.lack(node.opcode, node.modifiers)
     try:
         lookup(node, source, None, elementwise=False)
     except PtxError as error:
         return error.message
     return ""
+
+
+def _out_of_order(node: Instruction, forms: Sequence[Bound]) -> str:
+    """What is wrong with layouts that a form of the table has in another order; modifiers may be in any order else."""
+    layouts = [m for m in node.modifiers if m in _LAYOUTS]
+    legal = [[m for m in form.spelling.split(".") if m in _LAYOUTS] for form in forms]
+    if node.opcode != "mma" or layouts in legal:
+        return ""
+    return f"{node.spelling}: the layouts are .{'.'.join(legal[0])}, in this order"
 
 
 @cache
@@ -148,9 +171,11 @@ def _decided(opcode: str, modifiers: tuple[str, ...]) -> bool:
     A modifier that ptxas takes at this opcode, and no form of the table has, is of forms that the table lacks.
     """
     unmodelled = IGNORED | UNMODELLED.get(opcode, frozenset())
-    if not unmodelled.isdisjoint(modifiers):
-        return False
-    if opcode not in COMPLETE and any(m not in TYPES and m not in _spelled(opcode) for m in modifiers):
+    others = [m for m in modifiers if m not in TYPES and m not in _spelled(opcode)]
+    if opcode == "mma" and len([m for m in modifiers if m in TYPES]) <= _MMA_TYPES:
+        unmodelled -= _LAYOUTS  # they have a meaning there
+        others = [m for m in others if not _SHAPE.fullmatch(m)]
+    if not unmodelled.isdisjoint(modifiers) or (opcode not in COMPLETE and others):
         return False
     # ptxas takes `wgmma.fence.sync` too.
     return not (opcode == "wgmma" and "aligned" not in modifiers and find(opcode, (*modifiers, "aligned")))

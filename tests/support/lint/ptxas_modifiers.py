@@ -2,12 +2,14 @@
 
     python tests/support/lint/ptxas_modifiers.py --write
 
-writes `harness/lint/ptxas_modifiers.txt`: the words that ptxas knows as a modifier of any instruction (`ld.globl` is an
-"unknown modifier"), the instruction names as ptxas has them in its errors, and for each name the words that it takes
-(`ld.bfly` has an "illegal modifier for instruction 'ld'"). Candidates for words are the modifiers in the emulator's
-table, the types, and `WORDS`; names are those of the table and of `SEEDS`, forms that are not in it. A word is not of a
-name if ptxas says so for each of `LINES` with that name, and no form of the table and no seed has it. ptxas is the one
-in Triton's wheel; words and names take a second, the words of each name a minute.
+writes `harness/lint/ptxas_modifiers.txt`: the words that ptxas knows as a modifier of any instruction (`ld.globl` is
+an "unknown modifier"), the instruction names as ptxas has them in its errors, and what it says of each name in
+contexts. Candidates for words are the modifiers in the emulator's table, the types, and `WORDS`; names are those of
+the table and of `SEEDS`, forms that are not in it. A context is a legal spelling with operands. A name takes a word
+if a legal spelling has it, or if ptxas says nothing against modifiers in some context with the word more, or in the
+place of another. What it says of operands or of the target is no word against modifiers. In the same way the file
+says which modifiers an instruction must have, how many of one kind, and which may stand within a name. ptxas is the
+one in Triton's wheel; it reads some 500,000 lines, which takes about two minutes of processor time.
 """
 
 from __future__ import annotations
@@ -16,24 +18,31 @@ import argparse
 import re
 import subprocess
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
+
+import numpy as np
 
 import ptxdiff.emulator.kernel.run  # noqa: F401  the forms of whole kernels
 from ptxdiff.emulator import isa
 from ptxdiff.emulator.isa.forms import FORMS
 from ptxdiff.emulator.isa.registry import REFUSED
 from ptxdiff.emulator.text import TYPES
-from ptxdiff.lint.ptxas_modifiers import ALWAYS, ANY, DATA, EVERYWHERE, NEEDS, NEVER, OF, TYPED
-from ptxdiff.lint.rules.syntax import IGNORED
+from ptxdiff.lint.ptxas_modifiers import ALWAYS, ANY, COUNTS, DATA, KIND, LATER, NEEDS, OF, number_of
 from ptxdiff.triton.targets import tool
 from tests.support.emulator.legality_campaign import OF_KERNELS
 
 isa.load()
 ASKED = (("ptxas-blackwell", "sm_100a"), ("ptxas", "sm_90a"))
 """Assemblers and targets: a word that any of them knows is a word."""
+CRASHING = frozenset(("cc", "scaled::n1::ue8m0"))
+"""Modifiers of arithmetic on which ptxas crashes in many other instructions: it is not asked about them."""
+OTHERS = (("ptxas-blackwell", "sm_103a"), ("ptxas-blackwell", "sm_120a"))
+"""Asked about instructions that the targets of `ASKED` lack."""
 UNASKED = frozenset(("call", "bra", "brx", "ret", "exit"))
 """Opcodes whose operands ptxas reads before their modifiers."""
 
@@ -186,6 +195,13 @@ def _lines() -> tuple[str, ...]:
 LINES = _lines()
 """Legal instructions with operands, at least one of each name whose modifiers are asked."""
 
+MORE = tuple(Path(__file__).with_name("legal_lines.txt").read_text().splitlines())
+"""Legal instructions of every kind in the syntax boxes of names whose forms the emulator does not all have.
+
+A modifier that ptxas takes only beside certain others, in a form that neither `MORE` nor the table has, would be said
+not to exist. So these are many, and apart from `LINES`, whose random walk is a measure.
+"""
+
 _REGISTERS = "".join(
     f".reg .{kind} {name}<10>; "
     for name, kind in zip("chrdqfp", ("b8", "b16", "b32", "b64", "b128", "f32", "pred"), strict=True)
@@ -272,98 +288,25 @@ def names_of(spellings: Iterable[str]) -> dict[str, str]:
 _ILLEGAL = re.compile(r"Illegal modifier '\.([^']+)' for instruction")
 
 
-@cache
-def _legal(program: str, target: str) -> tuple[str, ...]:
-    """The `LINES` that an assembler accepts for a target."""
-    said = errors(LINES, program, target)
-    return tuple(line for line, wrong in zip(LINES, said, strict=True) if not wrong)
-
-
-def taken(line: str, candidates: Iterable[str]) -> set[str]:
-    """The words that may stand in a line before its last modifier, by at least one of the assemblers.
-
-    ptxas takes modifiers in any order, but for a name in several parts. Only an error that names the word as illegal
-    counts: others, such as an operand of the wrong size, may be about something else.
-    """
-    spelling, _, operands = line.partition(" ")
-    parts = spelling.split(".")
-    at = max(names_of([spelling])[spelling].count(".") + 1, len(parts) - 1)
-    left, found = sorted(candidates), set[str]()
-    for each in (each for each in ASKED if line in _legal(*each)):
-        said = errors([f"{'.'.join([*parts[:at], word, *parts[at:]])} {operands}" for word in left], *each)
-        found |= {
-            w for w, e in zip(left, said, strict=True) if not any((m := _ILLEGAL.search(x)) and m[1] == w for x in e)
-        }
-        left = [word for word in left if word not in found]
-    return found
-
-
-def words_of_names(anywhere: frozenset[str]) -> dict[str, set[str]]:
-    """By name of an instruction the words that it takes; names without a line in `LINES` are left out."""
-    named = names_of(line.partition(" ")[0] for line in LINES)
-    found: dict[str, set[str]] = {}
-    for line in LINES:
-        if name := named.get(line.partition(" ")[0]):
-            known = found.setdefault(name, set())
-            known |= taken(line, anywhere - known)
-    spelled = {f"{o}.{c}" for o in FORMS if asked(o) for f in FORMS[o] for g in f.groups for c in g.choices if c}
-    for name, known in found.items():
-        opcode, *others = name.split(".")
-        known |= (
-            {s.partition(".")[2] for s in spelled if s.startswith(f"{opcode}.")} & anywhere if not others else set()
-        )
-        of_name = [*(s for s in seeds() if s.startswith(f"{name}.")), *(n for n in LINES if n.startswith(f"{name}."))]
-        known |= {word for s in of_name for word in s.partition(" ")[0].removeprefix(name).split(".")} & anywhere
-    return found
+def taken(context: Context, candidates: Iterable[str]) -> set[str]:
+    """The words that not all assemblers call illegal behind the modifiers of a context, whatever else they say."""
+    left = sorted(candidates)
+    for assembler in context.assemblers:
+        said = errors([context.with_parts((*context.parts, word)) for word in left], *assembler)
+        illegal = [any((m := _ILLEGAL.search(x)) and m[1] == w for x in e) for w, e in zip(left, said, strict=True)]
+        left = [word for word, no in zip(left, illegal, strict=True) if no]
+    return {*candidates} - {*left}
 
 
 OF_MODIFIERS = re.compile(
-    r"^(?:Illegal|Unexpected|Multiple|Duplicate|Modifier|Not a name)|modifier required|required for instruction"
+    r"(?!.* with \d arguments)(?:^(?:Illegal|Unexpected|Multiple|Duplicate|Modifier|Not a name|Unsupported modifier"
+    r"|State space incorrect|No state space|Incorrect type|(?:Vector|Comparison) qualifier)"
+    r"|modifier required|required for instruction)"
 )
 """ptxas's errors about modifiers, and not about operands or the target."""
-
-
-def _is_cached(word: str) -> bool:
-    return word.startswith(("L1::", "L2::"))
-
-
-_SHAPE = re.compile(r"m\d+n\d+k\d+")
-
-
-def never(candidates: Mapping[str, Iterable[str]]) -> dict[str, set[str]]:
-    """By name those of its candidates that no instruction of the name takes, although no error names them as illegal.
-
-    A word counts if it is in no form of the table and in no seed of that opcode, and if each of `LINES` with that name
-    gets an error about modifiers, from each assembler that accepts the line, with the word added and with it in the
-    place of any modifier.
-    """
-    named = names_of(line.partition(" ")[0] for line in LINES)
-    spelled: dict[str, set[str]] = {}
-    for spelling in [*seeds(), *(line.partition(" ")[0] for line in LINES)]:
-        opcode, *parts = spelling.split(".")
-        spelled.setdefault(opcode, {g for f in FORMS.get(opcode, ()) for c in f.groups for g in c.choices}).update(
-            parts
-        )
-    found = {name: {*candidates[name]} - spelled[name.split(".")[0]] for name in named.values()}
-    for name, words in found.items():  # where some eviction priorities may stand, others may beside certain modifiers
-        if any(map(_is_cached, spelled[name.split(".")[0]])):
-            found[name] = {word for word in words if not _is_cached(word)}
-    for each in ASKED:
-        for line in _legal(*each):
-            spelling, _, operands = line.partition(" ")
-            if not (name := named.get(spelling)):
-                continue
-            parts = [p for p in spelling.removeprefix(name).split(".") if p]
-            tried = {
-                f"{'.'.join([name, *parts[:n], word, *parts[n + size :]])} {operands}": word
-                for word in sorted(found[name])
-                for size in (0, 1)
-                for n in (range(len(parts)) if size else [len(parts)])
-            }
-            for word, said in zip(tried.values(), errors(list(tried), *each), strict=True):
-                if not any(OF_MODIFIERS.search(text) for text in said):
-                    found[name].discard(word)
-    return found
+_OPERANDS = re.compile(r"Arguments mismatch|must be constant")
+"""Errors about operands that hide those about modifiers."""
+_TARGET = re.compile(r"not supported|requires \.target|cannot be compiled")
 
 
 def of_name(spelling: str, named: Iterable[str]) -> str:
@@ -382,80 +325,245 @@ def legal_spellings(named: Collection[str]) -> dict[str, list[tuple[str, ...]]]:
     forms = (f for o in FORMS if asked(o) for f in FORMS[o])
     spelled = [bound.spelling for form in forms for bound in islice(form.spellings(), SPELLINGS)]
     found: dict[str, list[tuple[str, ...]]] = {}
-    for spelling in dict.fromkeys([*spelled, *SEEDS, *(line.partition(" ")[0] for line in LINES)]):
+    for spelling in dict.fromkeys([*spelled, *SEEDS, *(line.partition(" ")[0] for line in (*LINES, *MORE))]):
         if name := of_name(spelling, named):
-            found.setdefault(name, []).append(tuple(spelling.removeprefix(name).strip(".").split(".")))
+            found.setdefault(name, []).append(tuple(p for p in spelling.removeprefix(name).split(".") if p))
     return found
 
 
-def _refused(lines: Sequence[str], accepting: Sequence[tuple[str, str]]) -> list[bool]:
-    """Which lines all of some assemblers refuse for their modifiers."""
-    said = [errors(lines, *each) for each in accepting]
-    return [
-        all(any(_STRANGE.search(t) or OF_MODIFIERS.search(t) for t in e) for e in one)
-        for one in zip(*said, strict=True)
-    ]
+@dataclass(frozen=True)
+class Context:
+    """A legal spelling of an instruction, with operands in whose place ptxas says nothing against its modifiers."""
+
+    name: str
+    parts: tuple[str, ...]
+    operands: str
+    assemblers: tuple[tuple[str, str], ...]
+    """Assemblers and targets that have nothing against the modifiers: those of `ASKED`, or another."""
+    accepted: set[tuple[str, ...]] = field(default_factory=set, compare=False)
+    """All modifiers against which one of them said nothing when `refused` asked."""
+
+    def with_parts(self, parts: Sequence[str]) -> str:
+        """The line with other modifiers."""
+        return _line(self.name, parts, self.operands)
 
 
-def _legal_lines(named: Collection[str]) -> Iterator[tuple[str, list[str], str, list[tuple[str, str]]]]:
-    """Of each of `LINES` that some assembler accepts: the name, the modifiers after it, the operands, and those."""
-    for line in LINES:
+def contexts(legal: Collection[str]) -> list[Context]:
+    """`LINES` and `MORE`, each with the first assembler that says nothing against it."""
+    lines, found = (*LINES, *MORE), list[Context]()
+    assemblers = (*ASKED, *OTHERS)
+    said = [errors(lines, *assembler) for assembler in assemblers]
+    for line, *answers in zip(lines, *said, strict=True):
         spelling, _, operands = line.partition(" ")
-        if accepting := [each for each in ASKED if line in _legal(*each)]:
-            name = of_name(spelling, named)
-            yield name, [p for p in spelling.removeprefix(name).split(".") if p], operands, accepting
+        name = of_name(spelling, legal)  # ptxas gives no name in errors about `alloca`
+        fine = [a for a, answer in zip(assemblers, answers, strict=True) if not any(map(_about_modifiers, answer))]
+        if name and fine:
+            parts = tuple(p for p in spelling.removeprefix(name).split(".") if p)
+            found.append(Context(name, parts, operands, tuple(a for a in fine if a in ASKED) or (fine[0],)))
+    return found
+
+
+def _variants(operands: str) -> tuple[str, ...]:
+    """Operands, and the same with a cache policy after them, which `.L2::cache_hint` needs."""
+    return (operands, f"{operands}, d1") if operands else ("",)
+
+
+def _about_modifiers(text: str) -> bool:
+    """Whether an error is about modifiers, or hides whether one is."""
+    return text == "crash" or any(kind.search(text) for kind in (_STRANGE, OF_MODIFIERS, _OPERANDS, _TARGET))
+
+
+def refused(context: Context, changed: Iterable[Sequence[str]]) -> list[bool]:
+    """Which other modifiers in a context all its assemblers refuse, with its operands or with a cache policy more.
+
+    What ptxas refuses for its operands alone is not. A line on which ptxas crashes is.
+    """
+    listed = [*changed]
+    wrong = [True] * len(listed)
+    for assembler in context.assemblers:
+        verdicts = {at: "" for at, no in enumerate(wrong) if no}
+        for operands in _variants(context.operands):
+            left = [at for at, verdict in verdicts.items() if not verdict]
+            said = errors([_line(context.name, listed[at], operands) for at in left], *assembler)
+            verdicts.update(zip(left, map(_judged, said), strict=True))
+        for at, verdict in verdicts.items():
+            wrong[at] = verdict == "wrong"
+            if verdict == "right":
+                context.accepted.add(tuple(listed[at]))
+    return wrong
+
+
+def _judged(said: Sequence[str]) -> str:
+    """Whether modifiers are right or wrong by ptxas's errors; "" if these are about operands and may hide others."""
+    if "crash" in said or any(_STRANGE.search(text) or OF_MODIFIERS.search(text) for text in said):
+        return "wrong"
+    return "" if any(map(_OPERANDS.search, said)) else "right"
+
+
+def never(
+    given: Sequence[Context], candidates: Mapping[str, Collection[str]], legal: Mapping[str, Sequence[Collection[str]]]
+) -> dict[str, set[str]]:
+    """By name those of its candidates that no instruction of the name takes, although no error names them as illegal.
+
+    A word counts if it is in no legal spelling of that name, and if ptxas says of each context that its modifiers are
+    wrong with the word added and with it in the place of any modifier.
+    """
+    found = {c.name: {*candidates[c.name]} - {w for spelled in legal[c.name] for w in spelled} for c in given}
+    for context in given:
+        parts, words = context.parts, sorted(found[context.name])
+        places = [(parts[:n], parts[n + 1 :]) for n in range(len(parts))]
+        changed = [each for w in words for each in ((*parts, w), *((*before, w, *after) for before, after in places))]
+        wrong = np.array(refused(context, changed), bool).reshape(len(words), 1 + len(places)).all(axis=1)
+        found[context.name] &= {word for word, no in zip(words, wrong, strict=True) if no}
+    return found
 
 
 def needs(
-    anywhere: Collection[str], named: Collection[str], legal: Mapping[str, Sequence[Collection[str]]]
+    given: Sequence[Context], anywhere: Collection[str], legal: Mapping[str, Sequence[Collection[str]]]
 ) -> dict[tuple[str, str], set[frozenset[str]]]:
     """What an instruction must have: by name and a modifier ("": always) sets of words, one of each set.
 
-    A modifier of one of `LINES` is needed if ptxas refuses the line without it. Words that may stand in its place are
-    as good. It is needed beside another modifier if it is not without that one. Both hold for a name only if they hold
-    for all of its `legal` spellings.
+    A modifier of a context is needed if ptxas refuses the context without it. Words that may stand in its place are as
+    good. It is needed beside another modifier if everything that is known to be legal with that one has it, and every
+    context with that one needs it, also without any third modifier.
     """
+    named = legal.keys()
     family = {n: {w for m in named if m.startswith(f"{n}.") for w in m.removeprefix(f"{n}.").split(".")} for n in named}
+    missed: dict[tuple[str, str], list[Context]] = {}
+    for context in given:
+        without = [(*context.parts[:n], *context.parts[n + 1 :]) for n in range(len(context.parts))]
+        for part, no in zip(context.parts, refused(context, without), strict=True):
+            if no and part not in KINDS["types"]:
+                missed.setdefault((context.name, part), []).append(context)
     found: dict[tuple[str, str], set[frozenset[str]]] = {}
-    for name, parts, operands, accepting in _legal_lines(named):
-        for n, part in enumerate(parts):
-            without = [*parts[:n], *parts[n + 1 :]]
-            if part in TYPES or not _refused([_line(name, without, operands)], accepting)[0]:
-                continue
-            others = sorted({*anywhere} - {part})
-            refused = _refused([_line(name, [*parts[:n], w, *parts[n + 1 :]], operands) for w in others], accepting)
-            group = frozenset([part, *family[name], *(w for w, no in zip(others, refused, strict=True) if not no)])
-            if all(group.intersection(spelled) for spelled in legal[name]):
-                found.setdefault((name, ""), set()).add(group)
-                continue
-            for other in without:
-                has = [spelled for spelled in legal[name] if other in spelled]
-                alone = _line(name, [w for w in without if w != other], operands)
-                if all(group.intersection(s) for s in has) and not _refused([alone], accepting)[0]:
-                    found.setdefault((name, other), set()).add(group)
-    return found
+    for (name, part), needing in missed.items():
+        group = frozenset({part, *family[name]}.union(*(_in_place(c, part, anywhere) for c in needing[:3])))
+        if all(map(group.intersection, [*legal[name], *_accepted(name, given)])):
+            found.setdefault((name, ""), set()).add(group)
+            continue
+        for other in {word for context in needing for word in context.parts} - group:
+            known = [s for s in [*legal[name], *_accepted(name, given)] if other in s]
+            if all(map(group.intersection, known)) and _needed_beside(other, group, name, given):
+                found.setdefault((name, other), set()).add(group)
+    return {
+        (name, beside): kept
+        for (name, beside), groups in found.items()
+        if (kept := {g for g in groups if _holds(g, beside, _accepted(name, given))})
+    }
 
 
-def counts_of_types(
-    anywhere: Collection[str], named: Collection[str], legal: Mapping[str, Sequence[Collection[str]]]
+def _accepted(name: str, given: Sequence[Context]) -> set[tuple[str, ...]]:
+    """All modifiers of a name against which ptxas said nothing so far."""
+    return {spelled for context in given if context.name == name for spelled in context.accepted}
+
+
+def _holds(group: frozenset[str], beside: str, accepted: Collection[Sequence[str]]) -> bool:
+    return all(group.intersection(spelled) for spelled in accepted if not beside or beside in spelled)
+
+
+def _in_place(context: Context, part: str, anywhere: Collection[str]) -> set[str]:
+    """The words that ptxas does not refuse in the place of a modifier."""
+    at, words = context.parts.index(part), sorted(anywhere)
+    changed = [(*context.parts[:at], word, *context.parts[at + 1 :]) for word in words]
+    return {word for word, no in zip(words, refused(context, changed), strict=True) if not no}
+
+
+def _needed_beside(other: str, group: Collection[str], name: str, given: Sequence[Context]) -> bool:
+    """Whether ptxas refuses each context of a name that has a modifier without all of a group, and also if any third
+    modifier is missing as well, which would otherwise be what needs the group."""
+    for context in (c for c in given if c.name == name and other in c.parts):
+        left = [p for p in context.parts if p not in group]
+        thirds = [[p for p in left if p != third] for third in left if third != other and third not in KINDS["types"]]
+        if not all(refused(context, [left, *thirds])):
+            return False
+    return True
+
+
+_KINDS = {
+    "types": "texref samplerref surfref",
+    "state spaces": "const global local param param::entry param::func shared shared::cluster shared::cta",
+    "scopes": "cta cluster gpu sys",
+    "memory orders": "relaxed acquire release acq_rel sc volatile weak",
+    "operations": "add sub min max inc dec and or xor exch cas popc",
+    "eviction priorities": """L1::evict_first L1::evict_last L1::evict_normal L1::evict_unchanged L1::no_allocate
+        L2::evict_first L2::evict_last L2::evict_normal L2::evict_unchanged""",
+    "dimensions": "1d 2d 3d 4d 5d",
+    "load modes": "tile tile::gather4 tile::scatter4 im2col im2col::w im2col::w::128 im2col_no_offs",
+    "vectors": "v2 v4 v8",
+    "counts": "x1 x2 x4 x8 x16 x32 x64 x128",
+    "modes": "all any ballot uni bfly down idx up",
+}
+KINDS = {kind: frozenset(words.split()) for kind, words in _KINDS.items()}
+KINDS["types"] |= TYPES.keys() - {"pred"}  # ptxas ignores `.pred` at many instructions
+"""Modifiers of one kind, of which an instruction takes a certain number."""
+_SHAPES = re.compile(r"m\d+n\d+(k\d+)?|\d+x\d+b|16x32bx2")
+
+
+def kinds(anywhere: Collection[str]) -> dict[str, frozenset[str]]:
+    """`KINDS`, without what ptxas knows as no modifier, and the shapes."""
+    return {kind: words & {*anywhere} for kind, words in KINDS.items()} | {
+        "shapes": frozenset(filter(_SHAPES.fullmatch, anywhere))
+    }
+
+
+def counts(
+    given: Sequence[Context], of_kinds: Mapping[str, Collection[str]], legal: Sequence[Collection[str]]
 ) -> dict[str, set[int]]:
-    """By name how many types an instruction may have: as many as its `legal` spellings, and one more or less where
-    ptxas takes one of `LINES` so."""
-    types = sorted(TYPES.keys() & {*anywhere})
-    found: dict[str, set[int]] = {}
-    for name, parts, operands, accepting in _legal_lines(named):
-        counts = found.setdefault(name, {sum(w in types for w in spelled) for spelled in legal[name]})
-        count = sum(p in types for p in parts)
-        more = [_line(name, [*parts, kind], operands) for kind in types]
-        less = [_line(name, [*parts[:n], *parts[n + 1 :]], operands) for n, p in enumerate(parts) if p in types]
-        for number, tried in ((count + 1, more), (count - 1, less)):
-            if number not in counts and tried and not all(_refused(tried, accepting)):
-                counts.add(number)
-    return found
+    """By kind how many of its words an instruction of a name may have: as many as its `legal` spellings, and others
+    where ptxas said nothing against that in one of the contexts of the name."""
+    words = sorted(frozenset().union(*of_kinds.values()))
+    for context in given:
+        parts = context.parts
+        less = [(*parts[:n], *parts[n + 1 :]) for n in range(len(parts))]
+        refused(context, [*((*parts, word) for word in words), *less])
+    known = [*legal, *(spelled for context in given for spelled in context.accepted)]
+    return {kind: {number_of(w, spelled, kind) for spelled in known} for kind, w in of_kinds.items()}
+
+
+def later(named: Collection[str], anywhere: Collection[str], given: Sequence[Context]) -> dict[str, set[str]]:
+    """By name in several parts the modifiers that may stand before its last part: `bar.cta.red` is `bar.red`."""
+    found: dict[str, set[str]] = {}
+    for context in given:
+        *first, last = context.name.split(".")
+        if first and context.name not in found:
+            words = sorted(anywhere)
+            lines = [f"{'.'.join([*first, word, last, *context.parts])} {context.operands}" for word in words]
+            said = errors(lines, *context.assemblers[0])
+            found[context.name] = {w for w, answer in zip(words, said, strict=True) if _judged(answer) != "wrong"}
+    return {name: words for name, words in found.items() if words}
 
 
 def _line(name: str, modifiers: Sequence[str], operands: str) -> str:
     return f"{'.'.join([name, *modifiers])} {operands}"
+
+
+def _with_kinds(group: frozenset[str], of_name: Collection[str]) -> frozenset[str]:
+    """A group, and all words of its kinds that the name takes: some may stand there only if others change, too."""
+    of_kinds = [words & {*of_name} for words in kinds(of_name).values() if words & group and not words & TYPES.keys()]
+    return group.union(*of_kinds)
+
+
+def _rows_of(
+    anywhere: frozenset[str],
+    legal: Mapping[str, Sequence[Collection[str]]],
+    given: Sequence[Context],
+) -> dict[str, set[str]]:
+    """The rows of one name that contexts of it give."""
+    name = given[0].name
+    known = {word for spelled in legal[name] for word in spelled}
+    for context in given:
+        known |= taken(context, anywhere - known)
+    rows = {f"{OF} {name}": known - never(given, {name: known}, legal)[name]}
+    numbers = counts(given, kinds(anywhere), legal[name])
+    for (_, beside), groups in sorted(needs(given, anywhere, legal).items()):
+        listed = sorted({" ".join(sorted(_with_kinds(group, rows[f"{OF} {name}"]))) for group in groups})
+        rows |= {f"{NEEDS} {name} {beside or ALWAYS} {n}": {*group.split()} for n, group in enumerate(listed)}
+    for kind, words in kinds(anywhere).items():
+        if not words.isdisjoint(rows[f"{OF} {name}"]):
+            rows[f"{COUNTS} {name} {kind}"] = {*map(str, numbers[kind])}
+    if of_later := later([name], anywhere, given):
+        rows[f"{LATER} {name}"] = of_later[name]
+    return rows
 
 
 def content() -> str:
@@ -463,26 +571,22 @@ def content() -> str:
     releases = " and ".join(dict.fromkeys(f"PTX {_version(program)}" for program, _ in ASKED))
     head = [
         f"# {ANY}: the words that ptxas knows as a modifier anywhere. names: instructions outside arithmetic.",
-        f"# {EVERYWHERE}: words that ptxas refuses at no name in particular. {OF}: other words that a name takes.",
-        f"# {NEVER}: words of a name's two rows above that it does not take either.",
-        f"# {NEEDS}: words of which an instruction has one, beside a modifier or {ALWAYS}. {TYPED}: how many types.",
+        f"# {OF}: words that a name takes in some context.",
+        f"# {NEEDS}: words of which an instruction has one, beside a modifier or {ALWAYS}.",
+        f"# {KIND}: words of one kind. {COUNTS}: how many of that kind an instruction may have.",
+        f"# {LATER}: words that may stand before the last part of a name.",
         f"# Asked of the ptxas in Triton's wheel ({releases}), for {', '.join(dict.fromkeys(t for _, t in ASKED))}.",
         "# Written by tests/support/lint/ptxas_modifiers.py --write; do not edit.",
     ]
     anywhere = frozenset().union(*(known_words(*each) for each in ASKED))
     rows = {ANY: anywhere, "names": set(names_of(seeds()).values())}
-    own = words_of_names(anywhere)
-    common = set(anywhere).intersection(*own.values())
-    rows |= {EVERYWHERE: common, **{f"{OF} {name}": own[name] - common for name in sorted(own)}}
-    judged = common - TYPES.keys() - (IGNORED - {"row", "col"})
-    refused = never({name: judged | {*filter(_SHAPE.fullmatch, own[name])} for name in own})
-    rows |= {f"{NEVER} {name}": refused[name] for name in sorted(refused)}
     legal = legal_spellings(rows["names"])
-    for (name, beside), groups in sorted(needs(anywhere, rows["names"], legal).items()):
-        listed = sorted({" ".join(sorted(group)) for group in groups})
-        rows |= {f"{NEEDS} {name} {beside or ALWAYS} {n}": {*group.split()} for n, group in enumerate(listed)}
-    counts = counts_of_types(anywhere, rows["names"], legal)
-    rows |= {f"{TYPED} {name}": {*map(str, counts[name])} for name in sorted(counts)}
+    given = contexts(legal)
+    with ProcessPoolExecutor() as pool:
+        of_names = [[c for c in given if c.name == name] for name in dict.fromkeys(c.name for c in given)]
+        found = pool.map(partial(_rows_of, anywhere - CRASHING, legal), of_names)
+        rows |= {row: words for each in found for row, words in each.items()}
+    rows |= {f"{KIND} {kind}": {*words} for kind, words in kinds(anywhere).items()}
     return "\n".join([*head, *(f"{row}: {' '.join(sorted(words))}" for row, words in rows.items()), ""])
 
 
