@@ -158,7 +158,7 @@ def _machine(statement: _Statement, path: str) -> str | None:
         return None  # a brace, whose pair may be in another statement
     word = bool(_LABEL.match(text)) and not (statement.sections or statement.unresolved)
     alone = word and text.partition(".")[0] in _ALONE
-    if word and not alone and not statement.volatile:
+    if word and not alone and not statement.volatile and not any(words.search(text) for _, words, _ in _MACHINES):
         return ""  # the name of a symbol: `float load(int) asm("llvm.load.f32");`
     if _SURELY_PTX.search(text) and not (_NEON.search(text) or "w" in letters):
         return None
