@@ -127,9 +127,9 @@ def test_a_misspelt_address_gets_the_nearest(run_cases, address, words, workers)
 
 
 def test_an_address_of_a_test_is_pytests_own(run_cases, pytester):
-    result = run_cases("test_mine.py::test_mien", folder=".", test_mine="def test_mine():\n    pass\n")
+    result = run_cases("test_owned.py::test_mien", folder=".", test_owned="def test_mine():\n    pass\n")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: not found: *test_mine.py::test_mien"])
+    result.stderr.fnmatch_lines(["ERROR: not found: *test_owned.py::test_mien"])
 
 
 def test_a_target_that_triton_does_not_serve_is_refused_once(run_cases, monkeypatch):

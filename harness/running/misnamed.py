@@ -89,8 +89,8 @@ def _unserved(items: Iterable[pytest.Item]) -> Iterable[str]:
             table = probe_with(item.compiler)
         except NoTriton:
             continue
-        if item.target in table and not table[item.target].available:
-            served = [name for name, info in table.items() if info.available]
+        served = [name for name, info in table.items() if info.available]
+        if served and item.target in table and item.target not in served:  # a build that serves none is broken
             by = f"the Triton build {item.compiler!r}" if item.compiler else "the installed Triton"
             reason = table[item.target].words.partition(". ")[0]
             near = did_you_mean(item.target, served)

@@ -47,7 +47,7 @@ def test_unknown_words_are_usage_errors(capsys, words):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["list", "nowhere.py"], "nowhere.py: no such file"),
+        (["list", "nowhere.py"], "no such file or folder: nowhere.py; name case files, or a case"),
         (["list", "nothing"], "no case is called 'nothing'; cases here: flip"),
         (["list", "bad/broken.py"], "bad/broken.py:1: ZeroDivisionError: division by zero"),
         (["show", "flip", "left"], "flip has no variant 'left'; it has right, wrong"),

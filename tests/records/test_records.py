@@ -130,8 +130,8 @@ def test_a_run_records_everything(run_cases, pytester):
     assert found.cases["flip"].variants["wrong"].constraints == {"4": "=r,r"}
     assert found.cases["flip"].variants["wrong"].line == 17
     assert found.end is not None
-    assert found.end.verdicts == {"pass": 9, "fail": 9}
-    assert len({r.key for r in found.results}) == len(found.results) == 18
+    assert found.end.verdicts == {"pass": 10, "fail": 10}
+    assert len({r.key for r in found.results}) == len(found.results) == 20
     failed = next(r for r in found.results if r.verdict == "fail")
     assert failed.total == 256
     assert failed.different == 64
@@ -173,11 +173,11 @@ def test_a_resumed_run_runs_the_missing_items(run_cases, pytester):
     found = records_of(pytester)
     assert found.run == replace(first.run, planned=("flip::right[sm_100a-emulator]", "flip::wrong[sm_100a-emulator]"))
     assert found.results[: len(first.results)] == first.results
-    assert len({r.key for r in found.results}) == len(found.results) == 18
-    assert found.end.verdicts == {"pass": 9, "fail": 9}
+    assert len({r.key for r in found.results}) == len(found.results) == 20
+    assert found.end.verdicts == {"pass": 10, "fail": 10}
     again = run_cases("--ptx-records=run.jsonl", "--ptx-resume", flip=FLIP)
     again.assert_outcomes(passed=1, failed=1)
-    again.stdout.fnmatch_lines(["flip::wrong*64 of 256 codes differ*", "results: 9 pass (9 confirmed), 9 fail"])
+    again.stdout.fnmatch_lines(["flip::wrong*64 of 256 codes differ*", "results: 10 pass (10 confirmed), 10 fail"])
     assert records_of(pytester).results == found.results
 
 
