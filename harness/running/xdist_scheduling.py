@@ -1,4 +1,7 @@
-"""Under pytest-xdist with `--dist loadgroup`: items that share what is compiled go to one worker together."""
+"""Under pytest-xdist with `--dist loadgroup`: items that share what is compiled go to one worker together.
+
+Apart from `running.xdist`, because this module needs pytest-xdist, and runs without it import that one.
+"""
 
 from __future__ import annotations
 

@@ -294,11 +294,13 @@ def note_bulk_read(frame: ThreadFrame, lane: int, buffer: Buffer, offsets: Array
     Writes by the own cluster are not judged by it: a thread that has waited for the copy's mbarrier is behind the read.
     """
     shadow = shadow_of(frame, buffer)
-    readers, unit = shadow.made(COPIES), shadow.unit
-    units = shadow.units(*whole(offsets, size, unit))
+    first, covered = whole(offsets, size, shadow.unit)
+    if not covered:
+        return
+    readers, units = shadow.made(COPIES), shadow.units(first, covered)
     cluster = int(frame.number[lane]) // (frame.grid.threads * frame.grid.cluster_size)
     before = readers[units]
-    readers[units] = np.where((before < 0) & (before != _SEVERAL) | (before == cluster), cluster, _SEVERAL)
+    readers[units] = np.where((before == _NOBODY) | (before == cluster), cluster, _SEVERAL)
 
 
 def whole(offsets: Array, size: int, unit: int) -> tuple[Array, int]:

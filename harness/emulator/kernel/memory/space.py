@@ -43,7 +43,7 @@ RANK_BITS = 24
 """The lowest bit of the block's rank in an address of a cluster's shared memory, as on Hopper."""
 
 
-WRITERS, READERS, UPDATERS, STRONG_READERS, COPIES = range(5)
+_KINDS = WRITERS, READERS, UPDATERS, STRONG_READERS, COPIES = range(5)
 """Kinds of entries of a `Shadow`."""
 _WRITING = (shared_access.PLAIN_WRITE, shared_access.STRONG_WRITE, shared_access.LANDING)
 _CONFLICTS = (
@@ -59,7 +59,8 @@ _TEXT_BYTES = 1 << 16
 
 
 class Shadow:
-    """For each unit of a buffer, its last writer, reader and updater, and its last strong reader; -1: none.
+    """For each unit of a buffer, its last writer, reader, updater and strong reader, and whose bulk copies read it; -1:
+    none.
 
     Each is None before the first write, read, atomic operation or strong load: most buffers are only read, or written.
     `shared`: whether forks of this process see each other's entries.
@@ -70,10 +71,10 @@ class Shadow:
         self.count = size // unit + 1
         self._lock = forks.Lock() if shared else None
         self._lock_of_threads = threading.Lock()
-        self._made = forks.shared_zeros(5, np.uint8) if shared else np.zeros(5, np.uint8)
+        self._made = forks.shared_zeros(len(_KINDS), np.uint8) if shared else np.zeros(len(_KINDS), np.uint8)
         self._entries: dict[int, Array] = {}
         if shared:
-            self._entries = {kind: forks.shared_zeros(self.count, np.int64) for kind in range(5)}
+            self._entries = {kind: forks.shared_zeros(self.count, np.int64) for kind in _KINDS}
 
     def alone(self) -> AbstractContextManager[Any]:
         """Held while an access looks at entries and makes its own: of two at once, the second has to see the first."""

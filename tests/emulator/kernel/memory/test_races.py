@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from ptxdiff.emulator.kernel.memory import races
 from ptxdiff.emulator.kernel.memory.array_code import ArrayCode
+from ptxdiff.emulator.kernel.memory.space import Buffer
 
 THREADS, LANES, UNITS, UNIT = 4, 16, 12, 4
 MIXED, BLOCKS, TIME = 1 << 25, 1 << 24, (1 << 24) - 1
@@ -99,3 +103,13 @@ def test_what_is_not_suspected_is_ordered() -> None:
         assert bool(found[0]) == wrong
         seen[wrong] += 1
     assert min(seen.values()) > 50
+
+
+@pytest.mark.parametrize(("offset", "size", "read"), [(8, 16, []), (8, 40, [1, 2]), (0, 32, [0, 1])])
+def test_a_bulk_copy_reads_the_units_that_lie_wholly_in_its_rows(offset: int, size: int, read: list[int]) -> None:
+    """Another block may write the other half of a unit."""
+    grid = SimpleNamespace(threads=1, cluster_size=1, lock=nullcontext(), unit=lambda space: 16)
+    buffer = Buffer(np.zeros(64, np.uint8))
+    races.note_bulk_read(SimpleNamespace(grid=grid, number=[3]), 0, buffer, np.array([offset]), size)  # type: ignore[arg-type]
+    noted = buffer.shadow.copies if buffer.shadow is not None else None
+    assert ([] if noted is None else np.flatnonzero(noted == 3).tolist()) == read
