@@ -14,13 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ptxdiff import Case, Domain, Meets, absolute, asm, exact, magnitude, relative, ulp
-from ptxdiff.judging.differences import count_steps, step_bin
+from ptxdiff.judging.differences import Difference, classify_differences, count_steps, step_bin
 from ptxdiff.judging.judge import Judgement, judge, judge_same
 from ptxdiff.model.match import DomainError
 from ptxdiff.model.policies import policies
 from ptxdiff.model.reference import ReferenceFault
 from ptxdiff.model.variants import either
 from ptxdiff.references.formats import (
+    BF16,
     E2M1X2,
     E4M3,
     F16,
@@ -30,6 +31,7 @@ from ptxdiff.references.formats import (
     TF32,
     U8,
     Format,
+    encode,
     fraction,
     is_finite,
     is_nan,
@@ -428,3 +430,17 @@ def test_distances_outside_the_domain_of_the_bound_are_counted_apart():
     inputs = {"x": units(F32, ONE, far)}
     found = judge(case, policies(case, case.variants["v"]), inputs, {"y": units(F32, ONE + 2, far + 9)})
     assert (found.ulps_failing, found.ulps_unchecked) == ({"2": 1}, {"9": 1})
+
+
+@pytest.mark.parametrize(("fmt", "bound"), [(BF16, 2.0**-8), (F16, 3 * 2.0**-12), (F64, 2.0**-53)])
+def test_errors_that_lie_on_a_bound_again_and_again_are_each_decided_exactly(fmt: Format, bound: float) -> None:
+    """Half of the pairs lie on the bound or one step beside it, in an order that mixes them."""
+    rng = np.random.default_rng(7)
+    half = encode(fmt, 0.5)
+    expected = half + rng.integers(0, 40, size=600)
+    got = expected + rng.integers(-4, 5, size=600)
+    value = [[fraction(fmt, int(c)) for c in codes] for codes in (expected, got)]
+    within = np.array([abs(g - e) <= Fraction(bound) for e, g in zip(*value, strict=True)])
+    assert 0 < within.sum() < within.size
+    found = classify_differences(fmt, absolute(bound, source="a test"), "any", expected, got)
+    assert np.array_equal(found == Difference.SAME, within)
