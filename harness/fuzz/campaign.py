@@ -157,9 +157,20 @@ class CampaignJournal:
             return
         first, *self.earlier = map(json.loads, path.read_text(encoding="utf-8").splitlines())
         if first.get("plan") != plan:
-            raise ValueError(f"{path} belongs to another campaign ({first.get('plan')}); choose another folder")
+            raise ValueError(
+                f"{path} belongs to another campaign ({_apart(first.get('plan'), plan)}); choose another folder, or "
+                "the options that it was begun with"
+            )
 
     def note(self, line: Mapping[str, Any]) -> None:
         """Append a line."""
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
+
+
+def _apart(there: Any, here: Any) -> str:
+    """In what two plans differ: `batch: 256 there, 32 here`."""
+    if not (isinstance(there, dict) and isinstance(here, dict)):
+        return f"{there} there, {here} here"
+    names = dict.fromkeys([*there, *here])
+    return "; ".join(f"{n}: {there.get(n)} there, {here.get(n)} here" for n in names if there.get(n) != here.get(n))

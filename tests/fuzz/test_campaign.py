@@ -159,7 +159,7 @@ def test_a_journal_is_resumed_and_refuses_another_campaign(tmp_path):
     assert again.state.findings == run.state.findings
     assert (again.state.batches, again.state.programs) == ({0}, 2)
     assert next(again.numbers(None)) == 1
-    with pytest.raises(ValueError, match="another campaign"):
+    with pytest.raises(ValueError, match=r"another campaign \(seed: \w+ there, b here\); choose"):
         FuzzCampaign(dataclasses.replace(run.plan, seed="b"), StandIn(), tmp_path / "journal.jsonl")
 
 
