@@ -7,8 +7,7 @@ import threading
 
 import pytest
 
-from ptxdiff.reports import forked
-from ptxdiff.reports.forked import EACH, in_forks
+from ptxdiff.reports.forked import EACH, made_in_forks
 
 GIVEN = list(range(3 * EACH + 1))
 
@@ -21,7 +20,7 @@ def processors(monkeypatch):
 
 
 def test_all_pieces_come_in_order_from_three_processes():
-    made = in_forks(lambda n: (n, os.getpid(), "x" * 5000), GIVEN)
+    made = made_in_forks(lambda n: (n, os.getpid(), "x" * 5000), GIVEN)
     assert [n for n, _, _ in made] == GIVEN
     assert len({pid for _, pid, _ in made}) == 3
     assert all(pid == os.getpid() for _, pid, _ in made[::3])
@@ -38,8 +37,8 @@ def test_a_piece_that_a_fork_does_not_deliver_is_made_here():
             raise ValueError(n)
         return n * n
 
-    assert in_forks(made, GIVEN) == [n * n for n in GIVEN]
-    assert [f() for f in in_forks(lambda n: lambda: n, GIVEN)] == GIVEN
+    assert made_in_forks(made, GIVEN) == [n * n for n in GIVEN]
+    assert [f() for f in made_in_forks(lambda n: lambda: n, GIVEN)] == GIVEN
 
 
 @pytest.mark.parametrize("bad", [3, 4])
@@ -52,7 +51,7 @@ def test_an_error_is_raised_here(bad, monkeypatch):
     fork, forks = os.fork, []
     monkeypatch.setattr(os, "fork", lambda: forks.append(fork()) or forks[-1])
     with pytest.raises(ValueError, match=f"piece {bad}"):
-        in_forks(made, GIVEN)
+        made_in_forks(made, GIVEN)
     assert forks
     for pid in forks:
         with pytest.raises(ChildProcessError):
@@ -61,10 +60,10 @@ def test_an_error_is_raised_here(bad, monkeypatch):
 
 @pytest.mark.parametrize("why", ["few pieces", "threads", "one processor"])
 def test_no_fork_is_made(why, monkeypatch):
-    monkeypatch.setattr(forked, "_forked", lambda *given: pytest.fail("forked"))
+    monkeypatch.setattr(os, "fork", lambda: pytest.fail("forked"))
     if why == "threads":
         monkeypatch.setattr(threading, "active_count", lambda: 2)
     if why == "one processor":
         monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})
     given = GIVEN[:EACH] if why == "few pieces" else GIVEN
-    assert in_forks(lambda n: -n, given) == [-n for n in given]
+    assert made_in_forks(lambda n: -n, given) == [-n for n in given]

@@ -7,14 +7,11 @@ they win. Forks share what the caller holds, and write to arrays that it has mad
 from __future__ import annotations
 
 import contextlib
+import functools
 import mmap
 import os
-import pickle
-import signal
 import tempfile
 import threading
-import time
-import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -22,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from ptxdiff.emulator.machine.parallel import cores
+from ptxdiff.forks import NoAnswer, in_forks
 
 MOST = 8
 """Processes in all. Each fork takes about ten milliseconds of the first one's time, and each its share of Python."""
@@ -75,18 +73,11 @@ def for_each(work: Callable[[int], int], starts: Sequence[int]) -> int:
     After a call fails, its process begins no other. Raises Failed, and OSError if this process cannot be forked.
     """
     parts = min(cores(), MOST, len(starts))
-    forks: list[tuple[int, int]] = []
-    answers: list[Any] = []
-    try:
-        for part in range(1, parts):
-            forks.append(_forked(work, starts[part::parts]))
-        answers.append(_done(work, starts[::parts]))
-    finally:
-        answers += [_received(pid, end, wanted=bool(answers)) for pid, end in forks]
-    failures = [answer for answer in answers if not isinstance(answer, int)]
+    answers = in_forks(functools.partial(_done, work), [starts[part::parts] for part in range(parts)])
+    failures = [(-1, one) if isinstance(one, NoAnswer) else one for one in answers if not isinstance(one, int)]
     if failures:
         raise Failed(min(failures, key=lambda failure: failure[0])[1])
-    return sum(answers)
+    return sum(one for one in answers if isinstance(one, int))
 
 
 def _done(work: Callable[[int], int], starts: Sequence[int]) -> int | tuple[int, Exception]:
@@ -98,46 +89,3 @@ def _done(work: Callable[[int], int], starts: Sequence[int]) -> int | tuple[int,
         except Exception as error:
             return start, error
     return total
-
-
-def _forked(work: Callable[[int], int], starts: Sequence[int]) -> tuple[int, int]:
-    """Start a fork; return its process id and the pipe from which its answer is read."""
-    end, write = os.pipe()
-    parent = os.getpid()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Python 3.12 warns of threads, of which `possible` knows
-        pid = os.fork()
-    if pid:
-        os.close(write)
-        return pid, end
-    status = 1
-    try:
-        os.close(end)
-        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-        answer = _done(work, starts)
-        with os.fdopen(write, "wb") as file:
-            file.write(pickle.dumps(answer))
-        status = 0
-    finally:  # no exit handler of this process runs in the fork
-        os._exit(status)
-
-
-def _end_with(parent: int) -> None:
-    """End this fork when its parent has ended."""
-    while os.getppid() == parent:
-        time.sleep(1)
-    os._exit(1)
-
-
-def _received(pid: int, end: int, *, wanted: bool) -> Any:
-    """A fork's answer; an error, if it gave none. A fork whose answer is not wanted is ended."""
-    if not wanted:
-        os.kill(pid, signal.SIGKILL)
-    with os.fdopen(end, "rb") as file:
-        data = file.read() if wanted else b""
-    with contextlib.suppress(ChildProcessError):
-        os.waitpid(pid, 0)
-    try:
-        return pickle.loads(data)
-    except Exception as error:
-        return -1, RuntimeError(f"a fork ended without an answer ({error})")
