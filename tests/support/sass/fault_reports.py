@@ -89,7 +89,13 @@ conversion merge into it (`F2FP ... MERGE_C`). The word itself is needed later, 
     "saturated difference of a difference": """
 `sub.sat.s32` subtracts b from a - b. The optimised code multiplies b by -2 and adds a with saturation (`IMAD` and
 `VIADD.S32.ISAT`). The product wraps, so a different number is added: for b = 0x4f000000 it is 0x62000000, which is
-positive. The releases 12.8 to 13.5 do it, for sm_120a alone.
+positive. The releases 12.8 to 13.5 do it for sm_120a, and 13.5 for sm_121a. Without `VIADD`, as on sm_80, sm_90a and
+sm_100a, the code is right.
+""",
+    "saturation of a result of cnot": """
+The result of `cnot.b32` is 0 or 1, and `cvt.sat.s16.u32` keeps it. The optimised code has the result as a mask of all
+bits, compares this mask as an unsigned word with 0x8000, and takes 0xffff8000 instead of the negated mask: for 0 the
+result is 0x8000. With `cvt.sat.s8.u32` it is 0xff80 in 16 bits, and with `cvt.sat.u16.u32` always 0.
 """,
 }
 """What ptxas does wrong, by the name of the mechanism."""
