@@ -55,7 +55,7 @@ _OF_SHARED = frozenset({"ATOMS", "LDGSTS", "LDS", "LDSM", "STS", "STSM", "SYNCS"
 _STORES = frozenset({"ST", "STG", "STS", "STL", "STSM", "RED", "REDG", "SUST", "UBLKRED", "REDAS"})
 _CONVERTING = frozenset({"F2F", "F2I", "FCHK", "FLO", "FRND", "I2F", "I2I", "MUFU", "POPC"})
 """Opcodes of the unit that converts and approximates, which finishes them in order, whichever scoreboards they set.
-That FCHK, FLO and POPC are among them, ptxas shows: no release from 12.9 to 13.5 waits between two of these."""
+That FCHK, FLO and POPC are among them, ptxas shows: releases from 12.8 to 13.5 do not wait between two of these."""
 _NOTHING = frozenset({
     "ACQBULK", "ARRIVES", "BAR", "BPT", "BRA", "BREAK", "BRX", "BSSY", "BSYNC", "CALL", "CCTL", "DEPBAR",
     "ENDCOLLECTIVE", "ERRBAR", "EXIT", "FENCE", "JMP", "KILL", "LDGDEPBAR", "LDGSTS", "MEMBAR", "NANOSLEEP", "NOP",

@@ -70,7 +70,9 @@ def test_barriers_that_are_cleared_before_a_kernel_join_lanes(branch: str) -> No
 
 
 def test_a_barrier_moves_to_another_and_is_cleared() -> None:
-    body = f"{LOAD} BMOV.32 B3, 0xf0\nBMOV.32.CLEAR B2, B3\nBMOV.32 R5, B2\nBMOV.32 R6, B3\nIADD3 R5, R5, R6, R4 {STORE}"
+    body = (
+        f"{LOAD} BMOV.32 B3, 0xf0\nBMOV.32.CLEAR B2, B3\nBMOV.32 R5, B2\nBMOV.32 R6, B3\nIADD3 R5, R5, R6, R4 {STORE}"
+    )
     found, _ = run(body, [WORDS])
     assert (found == WORDS + 0xF0).all()
 
