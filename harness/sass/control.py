@@ -277,9 +277,41 @@ class _Bmov(MachineStep):
         return True
 
 
+class BarrierSet(MachineStep):
+    """A barrier gets a mask of lanes: a constant, or that of another barrier, which is cleared.
+
+    ptxas writes a chain of these, which clears all barriers, before each kernel for sm_87.
+    """
+
+    def __init__(self, instruction: MachineInstruction, barrier: int, source: Operand) -> None:
+        super().__init__(instruction)
+        self.barrier, self.source = barrier, source
+
+    def run(self, machine: Machine, fibre: Fibre) -> bool:
+        """See MachineStep.run."""
+        lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
+        if count:
+            place: Any = slice(None) if lanes is None else lanes
+            if self.source.kind == "B":
+                masks = _barrier(machine, self.source.number)
+                moved: Any = masks[place].copy()
+                masks[place] = 0
+            else:
+                moved = int(self.source.value or 0)
+            _barrier(machine, self.barrier)[place] = moved
+        fibre.pc += BYTES
+        return True
+
+
 def _bmov(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     _only(instruction, "32", "CLEAR")
     kinds = [o.kind for o in instruction.operands]
+    # The other two, a copy that keeps its source and a constant with CLEAR, are not known.
+    if "32" in instruction.modifiers and kinds == (["B", "B"] if "CLEAR" in instruction.modifiers else ["B", "int"]):
+        to, source = instruction.operands
+        if not plain(to, "B") or not plain(source, "B", "int"):
+            raise refuse(instruction)
+        return BarrierSet(instruction, to.number, source)
     if "32" not in instruction.modifiers or kinds not in (["R", "B"], ["B", "R"]):
         raise refuse(instruction)
     if not all(plain(o, "R", "B") for o in instruction.operands):

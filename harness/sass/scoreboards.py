@@ -53,8 +53,9 @@ class EarlyUse:
 _OF_MEMORY = ("ATOM", "LD", "RED", "SHFL", "ST")
 _OF_SHARED = frozenset({"ATOMS", "LDGSTS", "LDS", "LDSM", "STS", "STSM", "SYNCS"})
 _STORES = frozenset({"ST", "STG", "STS", "STL", "STSM", "RED", "REDG", "SUST", "UBLKRED", "REDAS"})
-_CONVERTING = frozenset({"F2F", "F2I", "FRND", "I2F", "I2I", "MUFU"})
-"""Opcodes of the unit that converts and approximates, which finishes them in order, whichever scoreboards they set."""
+_CONVERTING = frozenset({"F2F", "F2I", "FCHK", "FLO", "FRND", "I2F", "I2I", "MUFU", "POPC"})
+"""Opcodes of the unit that converts and approximates, which finishes them in order, whichever scoreboards they set.
+That FCHK, FLO and POPC are among them, ptxas shows: releases from 12.8 to 13.5 do not wait between two of these."""
 _NOTHING = frozenset({
     "ACQBULK", "ARRIVES", "BAR", "BPT", "BRA", "BREAK", "BRX", "BSSY", "BSYNC", "CALL", "CCTL", "DEPBAR",
     "ENDCOLLECTIVE", "ERRBAR", "EXIT", "FENCE", "JMP", "KILL", "LDGDEPBAR", "LDGSTS", "MEMBAR", "NANOSLEEP", "NOP",

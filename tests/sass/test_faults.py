@@ -10,7 +10,7 @@ import numpy as np
 
 from ptxdiff import emulated, run_ptx
 from ptxdiff.conformance.taught import unsettled
-from tests.support.sass.fault_kernels import ABSOLUTE, two_packed_sums
+from tests.support.sass.fault_kernels import ABSOLUTE, LEAST_MAGNITUDE, two_packed_sums
 from tests.support.sass.ptxas_releases import release
 
 
@@ -44,6 +44,19 @@ def test_an_immediate_that_a_second_packed_sum_loses() -> None:
     assert [(int(i), int(found["-O3"][i]), int(found["ptx"][i])) for i in wrong[:4]] == [
         (136, 224, 225), (140, 260, 261), (152, 368, 369), (156, 404, 405)
     ]  # fmt: skip
+
+
+def test_a_tie_of_magnitudes_of_which_one_is_extended_with_the_sign() -> None:
+    """NVIDIA/cccl issue 10958: the magnitude of -32768 is 0x8000 on one side and 0xffff8000 on the other."""
+    ptxas = release("13.3")
+    values = np.full(32, -32768, np.int16)
+    values[5] = 3
+    found = {opt: np.zeros(32, np.int32) for opt in (0, 3)}
+    for opt, words in found.items():
+        run_ptx(LEAST_MAGNITUDE, 1, 32, values, words, level="sass", ptxas=ptxas, opt=opt)
+    lanes = np.arange(32)
+    assert (found[0] == np.where(lanes == 4, 5, lanes)).all()
+    assert (found[3] == np.where((lanes == 5) | (lanes == 31), lanes, lanes + 1)).all(), "ties give the later index"
 
 
 def test_the_form_of_the_wrong_code_is_taught() -> None:

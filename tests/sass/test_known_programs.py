@@ -16,9 +16,9 @@ from ptxdiff.fuzz.assemblers import Ptxas, assembler
 from ptxdiff.fuzz.execution import MachineCodeInterpreter, NotRead
 from ptxdiff.fuzz.judge import interpreted_proof
 from ptxdiff.fuzz.oracle import THREADS
+from tests.support.sass.fault_reports import target_of
 from tests.support.sass.ptxas_releases import release
 
-TARGET = "sm_90a"
 FAULTS = json.loads((Path(__file__).parents[1] / "fuzz" / "ptxas_faults.json").read_text())
 NEWEST = [f for f in FAULTS if "ptxas 13.5 -O3" in f["assemblers"]]
 LIVE = [f for f in NEWEST if "ptxas 12.8 -O3" in f["assemblers"]]
@@ -27,9 +27,10 @@ LIVE = [f for f in NEWEST if "ptxas 12.8 -O3" in f["assemblers"]]
 
 def _words(fault, by: Ptxas):
     inputs = np.tile(np.array(fault["inputs"], np.uint32), (THREADS, 1))
-    done = by.assemble(fault["text"], TARGET)
+    target = target_of(fault)
+    done = by.assemble(fault["text"], target)
     assert done.ended == "assembled", done.words
-    (found,) = MachineCodeInterpreter(TARGET).ran(done.cubin, [inputs])
+    (found,) = MachineCodeInterpreter(target).ran(done.cubin, [inputs])
     return (found if isinstance(found, NotRead) else found[0][0].tolist()), inputs
 
 
@@ -41,7 +42,7 @@ def _tried(fault, version: str) -> None:
         pytest.skip(wrong.words)
     assert wrong == fault["given"]
     assert _words(fault, assembler(path, 0))[0] == fault["expected"]
-    doubt, first_difference = interpreted_proof(fault["text"], TARGET, assembler(path, 3), inputs, 0)
+    doubt, first_difference = interpreted_proof(fault["text"], target_of(fault), assembler(path, 3), inputs, 0)
     assert doubt == "", "ptxas is accused"
     assert first_difference.startswith("values first differ at 0x")
 
@@ -61,5 +62,5 @@ def test_wrong_words_of_other_releases_are_those_of_hardware(fault, version: str
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", NEWEST, ids=[f"{f['mechanism']}, {f['skeleton']}" for f in NEWEST])
 def test_wrong_words_of_the_newest_release_are_those_of_hardware(fault) -> None:
-    """On an H200 or an H100; of two programs only the CPU ran the machine code, and this repeats it."""
+    """On an H200 or an H100; of three programs only the CPU ran the machine code, and this repeats it."""
     _tried(fault, "13.5")

@@ -60,6 +60,29 @@ def test_both_sides_of_a_branch_run_and_join() -> None:
     assert ran.runs == 3  # one for each schedule
 
 
+@pytest.mark.parametrize("branch", ["", "@PT BRA `(.L_x_9)"])
+def test_barriers_that_are_cleared_before_a_kernel_join_lanes(branch: str) -> None:
+    """What ptxas writes before each kernel for sm_87, run and skipped."""
+    chain = "\n".join(f"BMOV.32.CLEAR B{k + 1}, B{k}" for k in range(15))
+    prologue = f"{branch}\nBMOV.32 B0, 0xffffffff\n{chain}\nBMOV.32 B15, 0x0\n.L_x_9:"
+    found, _ = run(f"{prologue}\n{LOAD} {DIVERGED} {STORE}", [WORDS])
+    assert (found == WORDS + np.where(np.arange(32) >= 16, 2, 1)).all()
+
+
+def test_a_barrier_moves_to_another_and_is_cleared() -> None:
+    body = (
+        f"{LOAD} BMOV.32 B3, 0xf0\nBMOV.32.CLEAR B2, B3\nBMOV.32 R5, B2\nBMOV.32 R6, B3\nIADD3 R5, R5, R6, R4 {STORE}"
+    )
+    found, _ = run(body, [WORDS])
+    assert (found == WORDS + 0xF0).all()
+
+
+@pytest.mark.parametrize("text", ["BMOV.32 B1, B0", "BMOV.32.CLEAR B1, 0x0", "BMOV.64.CLEAR B1, B0"])
+def test_other_moves_of_barriers_are_refused(text: str) -> None:
+    with pytest.raises(Unsupported, match="BMOV"):
+        run(f"{LOAD} {text} {STORE}", [WORDS])
+
+
 def test_lanes_that_exit_are_not_waited_for() -> None:
     body = DIVERGED.replace("IADD3 R5, R4, 0x2, RZ", "STG.E [R2.64], RZ\nEXIT")
     found, _ = run(f"{LOAD} {body} {STORE}", [WORDS])

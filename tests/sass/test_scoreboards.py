@@ -138,6 +138,10 @@ LOAD = ("LDG.E R2, desc[UR4][R6.64]", 0, 1, 0)
         ([("SHFL.IDX PT, R8, R7, 0xd, 0x1f", 0, 1, 0), ("MOV R8, R9", 7, 7, 0)], ["result"]),
         ([("@!P1 F2I.NTZ R4, R8", 2, 7, 0), ("@P0 F2I.NTZ R4, R8", 0, 7, 0)], []),  # one unit, in order
         ([("I2F.F64 R6, R10", 3, 0, 0), ("F2I.S64.F64.TRUNC R10, R16", 1, 7, 0)], []),
+        ([("FLO.U32 R6, R0", 0, 7, 0), ("@P0 POPC R6, R9", 1, 7, 0)], []),
+        ([("@!P1 POPC R4, R5", 3, 7, 0), ("@P0 POPC R4, R5", 0, 7, 0)], []),
+        ([("FCHK P0, R8, R5", 7, 0, 0), ("FLO R5, R7", 1, 7, 0)], []),
+        ([("FLO.U32 R6, R0", 0, 7, 0), ("POPC R9, R6", 1, 7, 0)], ["result"]),  # it reads the register
         ([("F2I.NTZ R4, R8", 2, 7, 0), ("MOV R4, R8", 7, 7, 0)], ["result"]),
         ([("F2I.NTZ R4, R8", 2, 7, 0), ("I2F R9, R4", 0, 7, 0)], ["result"]),  # it reads the register
         ([("SHFL.IDX PT, R8, R7, 0xd, 0x1f", 0, 1, 0), ("MOV R7, R9", 7, 7, 0)], ["operand"]),

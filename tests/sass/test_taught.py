@@ -131,6 +131,18 @@ def test_a_few_forms_bring_each_machine_instruction_into_some_kernels() -> None:
     assert teaching.few(names, TARGET, 1) == ["add.u32", "fma.rn.f32", "fma.rn.ftz.f32"]
 
 
+def test_what_is_before_each_kernel_of_sm_87_teaches_nothing() -> None:
+    """Its comparison decides no bit. The one of `setp` is another, and does."""
+    lessons: dict[str, teaching.Lesson] = {}
+    tools = assembler("sm_87").path, str(tool("nvdisasm"))
+    given = "sm_87", *tools, probe()["sm_87"].ptx_version, lessons
+    assert teaching.teach(["popc.b32"], *given) == {}
+    assert "POPC" in lessons
+    assert not any(form.startswith("ISETP") for form in lessons)
+    assert teaching.teach(["set.ne.u32.u32"], *given) == {}
+    assert "ISETP.cmp.U32.bool bool=0,cmp=1" in lessons
+
+
 def test_lines_that_hold_stay_where_some_forms_teach_again(monkeypatch) -> None:
     if not probe()[TARGET].available:
         pytest.skip(f"no ptxas for {TARGET}")

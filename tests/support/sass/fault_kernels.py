@@ -34,3 +34,32 @@ ret;
 }
 """
 """pytorch/pytorch issue 190973: max(max(x, -x), y) becomes max(max(x, x), y)."""
+
+LEAST_MAGNITUDE = """
+.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry kernel(.param .u64 a, .param .u64 d) {
+.reg .pred %least, %less, %tie, %first; .reg .b16 %h<5>; .reg .b32 %r<7>; .reg .b64 %p, %q, %o;
+mov.u32 %r0, %tid.x;
+ld.param.u64 %p, [a]; ld.param.u64 %q, [d];
+mul.wide.u32 %o, %r0, 2; add.u64 %p, %p, %o;
+mul.wide.u32 %o, %r0, 4; add.u64 %q, %q, %o;
+ld.global.u16 %h0, [%p];
+mov.b32 %r1, {%h0, %h0};
+shfl.sync.down.b32 %r2, %r1, 1, 31, -1;
+shfl.sync.down.b32 %r3, %r0, 1, 31, -1;
+mov.b32 {%h1, %h4}, %r2;
+abs.s16 %h2, %h0;
+abs.s16 %h3, %h1;
+setp.lt.u16 %less, %h3, %h2;
+setp.eq.u16 %tie, %h3, %h2;
+setp.lt.s32 %first, %r3, %r0;
+and.pred %first, %first, %tie;
+or.pred %least, %less, %first;
+selp.b32 %r4, %r3, %r0, %least;
+st.global.b32 [%q], %r4;
+ret;
+}
+"""
+"""NVIDIA/cccl issue 10958, one step of its reduction: the index of the least magnitude of a lane and the next one."""

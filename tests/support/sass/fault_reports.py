@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from ptxdiff.fuzz.judge import PtxasFault
 
 FAULTS = Path(__file__).parents[2] / "fuzz" / "ptxas_faults.json"
 PAGE = Path(__file__).parents[3] / "docs" / "results" / "ptxas-reports.md"
-RELEASE, TARGET = "13.5", "sm_90a"
+RELEASE = "13.5"
 
 MECHANISMS: Mapping[str, str] = {
     "shift by a result of cnot": """
@@ -85,6 +86,17 @@ conversion merge into it (`F2FP ... MERGE_C`). The word itself is needed later, 
 `mov.b32 {low, high}` splits a word that `ld` extended from 8 or 16 bits. The optimised code reads the lower half as
 `high`: a shift by 16 is missing.
 """,
+    "saturated difference of a difference": """
+`sub.sat.s32` subtracts b from a - b. The optimised code multiplies b by -2 and adds a with saturation (`IMAD` and
+`VIADD.S32.ISAT`). The product wraps, so a different number is added: for b = 0x4f000000 it is 0x62000000, which is
+positive. The releases 12.8 to 13.5 do it for sm_120a, and 13.5 for sm_121a. Without `VIADD`, as on sm_80, sm_90a and
+sm_100a, the code is right.
+""",
+    "saturation of a result of cnot": """
+The result of `cnot.b32` is 0 or 1, and `cvt.sat.s16.u32` keeps it. The optimised code has the result as a mask of all
+bits, compares this mask as an unsigned word with 0x8000, and takes 0xffff8000 instead of the negated mask: for 0 the
+result is 0x8000. With `cvt.sat.s8.u32` it is 0xff80 in 16 bits, and with `cvt.sat.u16.u32` always 0.
+""",
 }
 """What ptxas does wrong, by the name of the mechanism."""
 
@@ -103,6 +115,13 @@ def finding(fault: Mapping[str, Any]) -> PtxasFault:
     return finding_of({**fields, "kind": "wrong", "size": size, "interpreted": fault.get("ran_on") == "CPU"})
 
 
+def target_of(fault: Mapping[str, Any]) -> str:
+    """The target that the text of a fault names."""
+    found = re.search(r"^\.target (\w+)", fault["text"], re.M)
+    assert found
+    return found[1]
+
+
 def smallest(faults: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
     """The smallest program of each mechanism of the newest release, in the order of `MECHANISMS`."""
     live = [f for f in faults if f"ptxas {RELEASE} -O3" in f["assemblers"]]
@@ -115,7 +134,7 @@ def page(path: str) -> str:
     parts = [_HEAD]
     for name, fault in smallest(json.loads(FAULTS.read_text(encoding="utf-8"))).items():
         one = replace(finding(fault), assemblers=(faulty.label,), right=(right.label,))
-        codes = {by.label: sass(one, by, TARGET) for by in (faulty,)}
+        codes = {faulty.label: sass(one, faulty, target_of(fault))}
         text = report(one, codes, MECHANISMS[name].strip(), "###")
         parts.append(f"## {name.capitalize()}\n\n{text}\n")
     return "\n".join(parts)

@@ -24,16 +24,16 @@ from ptxdiff.fuzz.program import RandomProgram, Statement, Variable
 
 PROGRAMS = Path(__file__).parents[2] / "fuzz" / "ptxas_faults.json"
 PAGE = Path(__file__).parents[3] / "docs" / "results" / "ptxas-faults.md"
-TARGETS = ("sm_90a", "sm_100a", "sm_120a")
-_R = [Variable("r", k) for k in range(30)]
+TARGETS = ("sm_80", "sm_90a", "sm_100a", "sm_120a")
 
 
 def _program(*instructions: str) -> RandomProgram:
-    """A program of instructions on %r0 to %r29, whose last one writes the output %r9."""
+    """A program of instructions on registers %r4, %h4 and so on, whose last one writes the output %r9."""
     statements = tuple(
-        Statement(text, tuple(_R[int(n)] for n in re.findall(r"^\S+ %r(\d+)", text))) for text in instructions
+        Statement(text, tuple(Variable(kind, int(n)) for kind, n in re.findall(r"^\S+ %([rh])(\d+)", text)))
+        for text in instructions
     )
-    return RandomProgram(statements, (_R[9], "0", "0", "0"))
+    return RandomProgram(statements, (Variable("r", 9), "0", "0", "0"))
 
 
 REPORTED = {
@@ -41,6 +41,7 @@ REPORTED = {
     "triton-lang/triton 11581": _program(
         "mov.b32 %r4, 65537;", "add.s16x2 %r5, %r0, %r4;", "add.s16x2 %r6, %r1, %r4;", "xor.b32 %r9, %r5, %r6;"
     ),
+    "NVIDIA/cccl 10958": _program("cvt.u16.u32 %h4, %r0;", "abs.s16 %h5, %h4;", "cvt.u32.u16 %r9, %h5;"),
 }
 
 
@@ -76,7 +77,7 @@ def programs(target: str) -> dict[str, tuple[str, np.ndarray]]:
 
 def outcome(text: str, inputs: np.ndarray, path: str, target: str) -> str:
     """What became of a program: the name of a field of `Tried`."""
-    runner, right = MachineCodeInterpreter(target), emulated(text, "p0", inputs)
+    runner = MachineCodeInterpreter(target)
 
     def given(by: Ptxas) -> np.ndarray | NotRead | None:
         done = by.assemble(text, target)
@@ -84,8 +85,9 @@ def outcome(text: str, inputs: np.ndarray, path: str, target: str) -> str:
 
     by = assembler(path, 3)
     got = given(by)
-    if got is None:
+    if got is None:  # the target lacks an instruction
         return "refused"
+    right = emulated(text, "p0", inputs)
     if isinstance(got, NotRead):
         return "unread"
     if np.array_equal(got, right):
