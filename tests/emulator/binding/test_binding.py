@@ -40,7 +40,7 @@ def test_wrong_constraints_are_refused_with_a_reason(constraints: str, words: st
 
 def test_a_64_bit_operand_for_two_elements_names_the_convention_that_has_it() -> None:
     x = np.float32([1, 2])
-    with pytest.raises(BindingError, match="1 output operands, but pack=2 needs 2.*convention='llvm' here"):
+    with pytest.raises(BindingError, match=r"1 output operands, but pack=2 needs 2.*convention='llvm' here"):
         emulate("mul.f32x2 $0, $1, $2;", "=l,l,l", [x, x], "float32", pack=2, target="sm_100a")
     assert (
         emulate("mul.f32x2 $0, $1, $2;", "=l,l,l", [x, x], "float32", pack=2, target="sm_100a", convention="llvm")[1]
@@ -53,9 +53,9 @@ def test_a_64_bit_operand_for_two_elements_names_the_convention_that_has_it() ->
 
 def test_operands_that_fit_no_tensor_are_refused_with_the_number_of_tensors() -> None:
     x = np.float32([1])
-    with pytest.raises(BindingError, match="2 input operands .*so that the one tensor needs 1 operand$"):
+    with pytest.raises(BindingError, match=r"2 input operands .*so that the one tensor needs 1 operand$"):
         emulate("add.f32 $0, $1, $2;", "=f,f,f", [x], "float32", convention="llvm")
-    with pytest.raises(BindingError, match="3 input operands .*so that each of 2 tensors needs 1 operand$"):
+    with pytest.raises(BindingError, match=r"3 input operands .*so that each of 2 tensors needs 1 operand$"):
         emulate("add.f32 $0, $1, $2;", "=f,f,f,f", [x, x], "float32", convention="llvm")
 
 
