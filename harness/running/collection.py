@@ -280,7 +280,7 @@ def places(config: pytest.Config) -> list[tuple[str, str]]:
     for backend in wanted:
         if backend != "gpu":
             found += [(backend, target) for target in named or _all_targets(config)]
-        elif there := _generations(config):
+        elif there := generations(config):
             explicit = "gpu" in chosen or config.option.ptx_require_gpu  # others say why they do not run
             found += [(backend, t) for t in named or there if explicit or t in there]
         else:
@@ -293,7 +293,7 @@ def _named_targets(config: pytest.Config) -> list[str]:
     return list(dict.fromkeys(normal(t) for t in config.option.ptx_target or [] if t != ALL))
 
 
-def _generations(config: pytest.Config) -> list[str]:
+def generations(config: pytest.Config) -> list[str]:
     """The generations of the GPUs that can run items: the cluster's, or this host's."""
     here = (g.target for g in gpus()) if OFFERED not in config.stash else config.stash[OFFERED]
     return list(dict.fromkeys(here))

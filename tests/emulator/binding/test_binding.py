@@ -106,3 +106,8 @@ def test_elements_are_packed_low_first() -> None:
         "mov.b32 $0, $4; mov.b32 $1, $4; mov.b32 $2, $4; mov.b32 $3, $4;", "=r,=r,=r,=r,r", [x[:4]], "int32", pack=4
     )
     assert word.tolist() == [0x04030201] * 4
+
+
+def test_a_misspelt_dtype_gets_the_nearest() -> None:
+    with pytest.raises(BindingError, match="'flot32' is no dtype; did you mean float32"):
+        emulate("mov.b32 $0, $1;", "=r,r", [np.float32([1])], "flot32")
