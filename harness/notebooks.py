@@ -42,9 +42,12 @@ def bits(values: Any, fmt: Format | str | None = None, expected: Any = None) -> 
 def _form(fmt: Format | str) -> Format:
     if not isinstance(fmt, str):
         return fmt
-    known = {name.lower(): form for name, form in vars(formats).items() if isinstance(form, Format)} | FORMATS  # F32, too
+    constants = {name.lower(): form for name, form in vars(formats).items() if isinstance(form, Format)}
+    known = constants | FORMATS
     if fmt.lower() not in known:
-        raise NoFormat(f"no format is called {fmt!r}{did_you_mean(fmt.lower(), known) or '; ptxdiff list --formats has all'}")
+        raise NoFormat(
+            f"no format is called {fmt!r}{did_you_mean(fmt.lower(), known) or '; ptxdiff list --formats has all'}"
+        )
     return known[fmt.lower()]
 
 

@@ -68,7 +68,7 @@ def _no_item(config: pytest.Config, word: str) -> str:
     if on_gpu and on_gpu[1] not in (there := generations(config)):
         have = f"GPUs of {', '.join(there)}" if there else "no GPU"
         return (
-            f"{word}: this item needs a GPU of {on_gpu[1]}, and this host has {have}; without one the emulator runs it: "
+            f"{word}: this item needs a GPU of {on_gpu[1]}, and this host has {have}; the emulator runs it: "
             f"[{on_gpu[1]}-emulator]"
         )
     if meant.address.endswith(word.partition("::")[2]):
