@@ -416,6 +416,8 @@ def run_ptx(
 
     if isinstance(text, os.PathLike):
         text = Path(text).read_text(encoding="utf-8")
+    elif text.endswith(".ptx"):
+        raise LaunchError(f"{text!r} is no text of PTX; for a file pass a path: run_ptx(Path({text!r}), ...)")
     if target is not None:
         text = retargeted(text, normal(target))
     _check_level(level)

@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ptxdiff.references import formats
 from ptxdiff.references.formats import FORMATS, Format, render, unpack
+from ptxdiff.suggestions import did_you_mean
+from ptxdiff.tracebacks import ShortTraceback
 
 MOST = 64
 """The most codes that are shown."""
@@ -17,19 +20,35 @@ MOST = 64
 _COLOURS = {"sign": "#c2410c", "exponent": "#15803d", "significand": "#1d4ed8", "": "inherit"}
 
 
+class NoFormat(ShortTraceback, ValueError):
+    """There is no format of that name, or of an array's dtype, or the values are no codes of it."""
+
+
 def bits(values: Any, fmt: Format | str | None = None, expected: Any = None) -> BitsTable:
     """The codes of an array, each with its bits and its value, as a table; in a notebook with the fields in colours.
 
     fmt: the format, or its name; by default that of the array's dtype. expected: an array of the same shape; bits that
-    differ from it are marked.
+    differ from it are marked. Raises NoFormat for an unknown format, and for an expected array of another size.
     """
     array = np.asarray(values)
-    form = FORMATS[fmt] if isinstance(fmt, str) else fmt or FORMATS[array.dtype.name]
+    form = _form(fmt or array.dtype.name)
     got = unpack(form, array).reshape(-1)
     want = None if expected is None else unpack(form, np.asarray(expected)).reshape(-1)
     if want is not None and want.shape != got.shape:
-        raise ValueError(f"expected has {want.size} codes, and there are {got.size}")
+        raise NoFormat(f"expected has {want.size} codes, and there are {got.size}")
     return BitsTable(form.single, got, want)
+
+
+def _form(fmt: Format | str) -> Format:
+    if not isinstance(fmt, str):
+        return fmt
+    constants = {name.lower(): form for name, form in vars(formats).items() if isinstance(form, Format)}
+    known = constants | FORMATS
+    if fmt.lower() not in known:
+        raise NoFormat(
+            f"no format is called {fmt!r}{did_you_mean(fmt.lower(), known) or '; ptxdiff list --formats has all'}"
+        )
+    return known[fmt.lower()]
 
 
 @dataclass(frozen=True, repr=False)

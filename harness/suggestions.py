@@ -13,6 +13,8 @@ import traceback
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, cast
 
+from ptxdiff.tracebacks import ShortTraceback
+
 C = TypeVar("C", bound=Callable[..., Any])
 
 _CUTOFF = 0.6
@@ -117,6 +119,10 @@ def _among(name: str, owner: object) -> str:
     return near
 
 
+class KeywordError(ShortTraceback, TypeError):
+    """A keyword that a function does not have."""
+
+
 def known_keywords(fields_of: type | None = None) -> Callable[[C], C]:
     """A decorator of functions and dataclasses: a keyword that does not exist is a TypeError with the nearest names.
 
@@ -143,7 +149,7 @@ def _checked(function: C, name: str, fields_of: type | None) -> C:
         for word in keywords:
             if word not in known:
                 near = did_you_mean(word, known)
-                raise TypeError(f"{name}() has no keyword {word!r}{near or '; it has ' + ', '.join(sorted(known))}")
+                raise KeywordError(f"{name}() has no keyword {word!r}{near or '; it has ' + ', '.join(sorted(known))}")
         return function(*args, **keywords)
 
     return cast("C", checked)

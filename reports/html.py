@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from ptxdiff.records import RunRecords, by_assembler, collector_paused
 from ptxdiff.records.escaping import visible
@@ -276,6 +277,19 @@ def _json(value: Any) -> Markup:
     return Markup(text)
 
 
+_DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{20,52}\b")
+
+
+def short_digests(text: str) -> Markup:
+    """A text with its digests in twelve digits, each with all of its digits as its title."""
+    return Markup(_DIGEST.sub(r'<code title="\g<0>">\1</code>', str(escape(text))))
+
+
+def breakable(name: str) -> Markup:
+    """A name that a narrow column breaks behind a dot or an underscore, before it breaks a word."""
+    return Markup(re.sub(r"(?<=[._])(?=\w)", "<wbr>", str(escape(name))))
+
+
 def generation(target: str) -> str:
     """The name of a target's GPU generation; "" if unknown."""
     number = "".join(c for c in target if c.isdigit())
@@ -321,7 +335,9 @@ def _environment() -> Environment:
     env.filters |= {
         "compressed": lambda text: packing.deflated(str(text)),
         "count": lambda n: f"{n:,}",
+        "breakable": breakable,
         "generation": generation,
+        "short_digests": short_digests,
         "ran": lambda backend: RAN.get(backend, backend),
         "moment": moment,
         "si": _si,

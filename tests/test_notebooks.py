@@ -54,3 +54,27 @@ def test_a_case_is_one_line_and_a_table_in_a_notebook():
     html = case._repr_html_()
     assert "&lt;b&gt;" in html
     assert "mov.b32 $0, $1;" in html
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (lambda: bits(np.arange(4, dtype=np.uint8), "e4m4"), "no format is called 'e4m4'; did you mean e4m3"),
+        (lambda: bits("x"), "no format is called 'str32'"),
+        (
+            lambda: bits(np.zeros(2, np.float32), expected=np.zeros(3, np.float32)),
+            "expected has 3 codes, and there are 2",
+        ),
+        (lambda: Case(input={}), r"Case\(\) has no keyword 'input'; did you mean inputs"),
+    ],
+)
+def test_a_mistake_is_one_line_in_a_notebook(made, words):
+    with pytest.raises((ValueError, TypeError), match=words) as error:
+        made()
+    shown = error.value._render_traceback_()
+    assert not any("ptxdiff/" in line or "harness/" in line for line in shown[:-1])
+    assert re.search(words, shown[-1])
+
+
+def test_a_format_has_the_name_of_its_constant_too():
+    assert repr(bits(np.float32([1.5]), "F32")) == repr(bits(np.float32([1.5]), "float32"))

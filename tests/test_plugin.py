@@ -126,6 +126,15 @@ def test_a_misspelt_address_gets_the_nearest(run_cases, address, words, workers)
     (result.stdout if workers else result.stderr).fnmatch_lines([words if workers else f"ERROR: {words}"])
 
 
+@pytest.mark.parametrize(("there", "have"), [([], "no GPU"), (["sm_80"], "GPUs of sm_80")])
+def test_an_item_of_a_gpu_that_is_not_here_says_so(run_cases, monkeypatch, there, have):
+    monkeypatch.setattr("ptxdiff.running.collection.generations", lambda config: there)
+    result = run_cases("cases/flip.py::right[sm_90a-gpu]", flip=RIGHT)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    said = f"*this item needs a GPU of sm_90a, and this host has {have}; *the emulator runs it: [[]sm_90a-emulator]"
+    result.stderr.fnmatch_lines([said])
+
+
 def test_an_address_of_a_test_is_pytests_own(run_cases, pytester):
     result = run_cases("test_owned.py::test_mien", folder=".", test_owned="def test_mine():\n    pass\n")
     assert result.ret == pytest.ExitCode.USAGE_ERROR

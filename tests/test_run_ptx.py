@@ -143,3 +143,8 @@ def test_unwritten_bytes_and_races_are_detected_and_arrays_stay_unchanged():
 def test_an_instruction_that_the_emulator_does_not_run_is_reported(line, words):
     with pytest.raises(PtxError, match=words):
         run_ptx(kernel([".u64"], line + STORE), 1, 32, np.zeros(32, np.int32))
+
+
+def test_the_name_of_a_file_is_not_its_text():
+    with pytest.raises(LaunchError, match=r"pass a path: run_ptx\(Path\('kernel.ptx'\)"):
+        run_ptx("kernel.ptx", 1, 32)

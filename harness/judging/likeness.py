@@ -50,6 +50,7 @@ def likely_cause(
         or _exchanged_inputs(case, policy, codes, outputs, apply)
         or _exchanged_outputs(outputs)
         or _reordered(codes, wrong)
+        or _reordered_bytes(outputs)
         or _missing_step(case, wrong)
     )
 
@@ -149,6 +150,32 @@ def _order(output: Compared) -> str:
             shown = ", ".join(str(k[0]) for k in order)
             return f"each {group} consecutive codes of {output.name} are in the wrong order: those of places {shown}"
     return ""
+
+
+def _reordered_bytes(outputs: Sequence[Compared]) -> str:
+    """Every output of 16, 32 or 64 bits has its right bytes, and some have them in another order.
+
+    A byte that other bytes equal everywhere, or nearly so, could come from any of them.
+    """
+    found = [_byte_order(output) for output in outputs]
+    return "; ".join(filter(None, found)) if all(words is not None for words in found) else ""
+
+
+def _byte_order(output: Compared) -> str | None:
+    """The order of the bytes in words; "" if they are where they belong, None if it is no order of bytes."""
+    size = output.fmt.unit_bits // 8
+    if not output.failing.any():
+        return ""
+    if output.fmt.codes_per_unit > 1 or size not in (2, 4, 8):
+        return None
+    got, right = (codes.reshape(-1, 1) >> np.arange(0, 8 * size, 8) & 255 for codes in (output.got, output.expected))
+    if any(len(np.unique(byte)) < _LEAST for byte in right.T):
+        return None
+    order = [[k for k in range(size) if np.array_equal(byte, right[:, k])] for byte in got.T]
+    if any(len(k) != 1 for k in order) or len({k[0] for k in order}) < size:
+        return None
+    moved = ", ".join(f"byte {here} has that of byte {k[0]}" for here, k in enumerate(order) if k[0] != here)
+    return f"the bytes of {output.name} are in another order: {moved}"
 
 
 def _missing_step(case: Case, wrong: Sequence[Compared]) -> str:

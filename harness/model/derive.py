@@ -134,8 +134,23 @@ def _translated(case: Case, variant: AsmVariant, given: AsmText, pack: int) -> A
         return derive(case, found.text, pack)
     if constraints is None:
         return AsmForm(found.text, derive_constraints(case, pack), pack)
+    _check_constants(case, found.expressions, pack)
     _check_order(case, found.expressions, found.constraints)
     return AsmForm(found.text, found.constraints, pack, "llvm")
+
+
+_LITERAL = re.compile(r"[-+]?(0[xX][0-9a-fA-F]+|0[bB][01]+|[0-9]+)[uUlL]*")
+
+
+def _check_constants(case: Case, expressions: Sequence[str], pack: int) -> None:
+    """Raise DerivationError if a CUDA statement has more operands than the case can fill, and numbers among them."""
+    numbers = [e for e in expressions if _LITERAL.fullmatch(e)]
+    if numbers and len(expressions) > pack * (len(case.outputs) + len(case.inputs)):
+        raise DerivationError(
+            f"the statement has a register for each of the numbers {', '.join(numbers)}, and the case has no input for "
+            f'them; write "n"({numbers[0]}), which puts the number into the text, and where an instruction takes no '
+            "number, move it to a register there: mov.b32"
+        )
 
 
 def _check_order(case: Case, expressions: Sequence[str], constraints: str) -> None:

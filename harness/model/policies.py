@@ -243,6 +243,12 @@ def at_offset(
     flushing: the results of the last step are flushed.
     """
     fmt = step.fmt
+    need = parameters_of(step.step)
+    if need > len(codes):
+        raise TypeError(
+            f"the step of approximate(...) needs {need} arguments and is given the case's inputs, of which there are "
+            f"{len(codes)}; write a function of them that gives the exact result of the step"
+        )
     value = step.step(*map(_copied, codes), **({"ftz": "results"} if flush == "step" else {}))
     if offset:
         value = _moved(fmt, step.bound, value, offset)

@@ -114,6 +114,9 @@ ALL = "all"
 NO_DEVICE = "device"  # the target in the names of GPU items on a host without a GPU
 
 
+_AT_ONCE = "store different values to one address at once"
+
+
 def only_fused(results: Sequence[Result]) -> str:
     """A hint if results fail only where multiplications and additions are fused, on inputs that pass where they are
     not; "" otherwise."""
@@ -122,6 +125,12 @@ def only_fused(results: Sequence[Result]) -> str:
     verdicts = {r.verdict for r in results if not r.key.fusion}
     if not failing or not failing <= apart or verdicts != {"pass"}:
         return ""
+    if any(_AT_ONCE in finding for r in results for finding in r.findings):
+        return (
+            "\n\nThe same inputs pass with fusion off: a thread that fuses its own product into a sum has other bits\n"
+            "than the thread that exchanged the product with it, and both store the sum. Launch the kernel with\n"
+            "enable_fp_fusion=False, and state fusion=False; or exchange nothing that is still a product (mul.rn)."
+        )
     return (
         "\n\nThe same inputs pass with fusion off: a fused multiply-add makes the difference. If both are right,\n"
         "reference=either(apart, fused) accepts both; if the kernel must not fuse, its asm needs mul.rn and add.rn."
@@ -266,12 +275,12 @@ def places(config: pytest.Config) -> list[tuple[str, str]]:
     chosen = config.option.ptx_backend or ["auto"]
     automatic = [name for name, kind in BACKENDS.items() if kind.automatic]
     wanted = list(dict.fromkeys(n for c in chosen for n in (automatic if c == "auto" else (c,))))
-    named = [normal(t) for t in config.option.ptx_target or [] if t != ALL]
+    named = _named_targets(config)
     found = []
     for backend in wanted:
         if backend != "gpu":
             found += [(backend, target) for target in named or _all_targets(config)]
-        elif there := _generations(config):
+        elif there := generations(config):
             explicit = "gpu" in chosen or config.option.ptx_require_gpu  # others say why they do not run
             found += [(backend, t) for t in named or there if explicit or t in there]
         else:
@@ -279,7 +288,12 @@ def places(config: pytest.Config) -> list[tuple[str, str]]:
     return found if config.option.ptx_require_gpu else _with_emulated(config, found)
 
 
-def _generations(config: pytest.Config) -> list[str]:
+def _named_targets(config: pytest.Config) -> list[str]:
+    """The targets that the command line names, each once: `--ptx-target=hopper --ptx-target=sm_90` names one."""
+    return list(dict.fromkeys(normal(t) for t in config.option.ptx_target or [] if t != ALL))
+
+
+def generations(config: pytest.Config) -> list[str]:
     """The generations of the GPUs that can run items: the cluster's, or this host's."""
     here = (g.target for g in gpus()) if OFFERED not in config.stash else config.stash[OFFERED]
     return list(dict.fromkeys(here))
@@ -567,7 +581,7 @@ def _disassembled(config: pytest.Config) -> tuple[str, ...] | None:
     nvdisasm takes at least a fifth of a second, however small the kernel. So a quick run on several targets
     disassembles for one of them only: sm_90a, or else the first that `--ptx-target` names.
     """
-    named = [normal(t) for t in config.option.ptx_target or [] if t != ALL]
+    named = _named_targets(config)
     if config.option.ptx_effort != "quick" or len(named) == 1:
         return None
     return ("sm_90a",) if "sm_90a" in named or not named else (named[0],)

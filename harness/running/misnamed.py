@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -39,7 +40,7 @@ def _words(config: pytest.Config, word: str, is_test_file: Callable[[Path], bool
         return _no_file(path, place)
     if not colons or "ptxdiff.running.collection" not in sys.modules or path.suffix != ".py" or is_test_file(path):
         return ""
-    return _no_item(word)
+    return _no_item(config, word)
 
 
 def _no_file(path: Path, place: str) -> str:
@@ -50,15 +51,26 @@ def _no_file(path: Path, place: str) -> str:
     return f"no such file or folder: {place}{near}"
 
 
-def _no_item(word: str) -> str:
+_ON_GPU = re.compile(r"\[(\w+)-gpu\]$")
+
+
+def _no_item(config: pytest.Config, word: str) -> str:
     """What is wrong with an address in a case file that exists."""
     from ptxdiff.model.naming import named
     from ptxdiff.model.variants import CaseError
+    from ptxdiff.running.collection import generations
 
     try:
         meant = named([word])[0]
     except CaseError as e:
         return str(e)
+    on_gpu = _ON_GPU.search(word)
+    if on_gpu and on_gpu[1] not in (there := generations(config)):
+        have = f"GPUs of {', '.join(there)}" if there else "no GPU"
+        return (
+            f"{word}: this item needs a GPU of {on_gpu[1]}, and this host has {have}; the emulator runs it: "
+            f"[{on_gpu[1]}-emulator]"
+        )
     if meant.address.endswith(word.partition("::")[2]):
         return f"{word}: the options of this run leave this item out; without --ptx-backend and --ptx-target it runs"
     return f"{word} is no address of pytest; write {meant.address}"

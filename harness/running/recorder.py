@@ -509,7 +509,8 @@ class FailureBlocks:
         """A sentence on what is not printed; "" if everything is."""
         causes = blocks(self._failures)
         left_out = len(self._failures) - len(causes)
-        return f"{len(self._failures)} failed items have {len(causes)} causes; -vv prints each item" if left_out else ""
+        what = "one cause" if len(causes) == 1 else f"{len(causes)} causes"
+        return f"{len(self._failures)} failed items have {what}; -vv prints each item" if left_out else ""
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_terminal_summary(self, terminalreporter: Any, config: pytest.Config) -> Iterator[Any]:

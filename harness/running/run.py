@@ -19,7 +19,7 @@ from ptxdiff.model.match import DomainError
 from ptxdiff.model.policies import Policies, differs_on
 from ptxdiff.model.reference import ReferenceFault
 from ptxdiff.model.tuning import passed_over
-from ptxdiff.model.variants import AsmVariant, CaseError
+from ptxdiff.model.variants import REVERSED, AsmVariant, CaseError
 from ptxdiff.processes.pool import default_size
 from ptxdiff.records import Key, Result, Verdict
 from ptxdiff.running import plan as planning
@@ -320,7 +320,10 @@ class _ItemRun:
         if not passed:
             alone = self.judge.passes_with_padding(job, outcome)
             judgement.notes += [PADDING_NOTE] * alone
-            result = replace(result, diagnosis=diagnose(job, outcome), padding_alone=alone)
+            diagnosis = diagnose(job, outcome)
+            if diagnosis == REVERSED and judgement.cause and not self.plan.variant.expected_failure:
+                diagnosis = ""  # the cause names the order of codes, which hold whole registers
+            result = replace(result, diagnosis=diagnosis, padding_alone=alone)
             # Findings on the asm alone hold for every assembler.
             by_asm = judgement.passed and self.called_asm.has_all(outcome.findings)
             result, story = (result, []) if by_asm else self.trial.explained(result, job, outcome)

@@ -170,3 +170,34 @@ def test_a_misspelt_option_gets_the_nearest(words, said, capsys):
 def test_a_sweep_says_that_its_limit_is_a_time_now(capsys):
     assert main(["sweep", "nothing", "--journal", "j", "--limit", "3"]) == 2
     assert "--limit is the seconds of a shard; --shards stops after a number of them" in capsys.readouterr().err
+
+
+def old_spellings():
+    """Each old spelling with its verb."""
+    return [
+        pytest.param(verb, action, id=f"{verb} {action.option_strings[-1]}")
+        for verb, parser in offered().items()
+        for action in parser._actions
+        if isinstance(action, options._Old)
+    ]
+
+
+@pytest.mark.parametrize(("verb", "old"), old_spellings())
+def test_an_old_spelling_means_the_new_one_at_every_verb(verb, old, capsys):
+    parser, new = offered()[verb], old.new
+    needed = []
+    for action in parser._actions:
+        many = action.nargs if isinstance(action.nargs, int) else int(action.nargs not in ("?", "*"))
+        if not action.option_strings or action.required:
+            needed += [
+                *action.option_strings[-1:],
+                *["x" if action.choices is None else next(iter(action.choices))] * many,
+            ]
+    many = old.nargs if isinstance(old.nargs, int) else 1
+    values = ["1" if new.choices is None else str(next(iter(new.choices)))] * many
+    as_new = [old.value] if isinstance(old.value, str) else values
+    word, now = old.option_strings[-1], new.option_strings[-1]
+    found = parser.parse_args([*needed, word, *values])
+    assert f"{word} is now {' '.join([now, *as_new]) if many == 0 and as_new else now}" in capsys.readouterr().err
+    assert vars(found) == vars(parser.parse_args([*needed, now, *as_new]))
+    assert not capsys.readouterr().err

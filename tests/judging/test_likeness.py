@@ -138,6 +138,32 @@ def test_words_of_a_generator_in_another_order_are_named(got, words):
     assert of_generator(wrong) == ""
 
 
+def of_words(got, x=FLOATS):
+    case = Case(inputs={"x": U32}, outputs={"y": U32}, reference=lambda x: x, variants={"v": asm("mov.b32 $0, $1;")})
+    return judge(case, policies(case, case.variants["v"]), {"x": x}, {"y": got}).cause
+
+
+WORDS = np.random.default_rng(5).integers(0, 2**32, 400, dtype=np.uint32)
+
+
+def test_bytes_in_another_order_are_named():
+    """prmt with two digits of its selector exchanged, and with all of them."""
+    low = WORDS.view(np.uint8).reshape(-1, 4)
+    exchanged = low[:, [0, 2, 1, 3]].copy().view(np.uint32).reshape(-1)
+    said = "the bytes of y are in another order: byte 1 has that of byte 2, byte 2 has that of byte 1"
+    assert of_words(exchanged, WORDS) == said
+    assert "byte 0 has that of byte 3" in of_words(WORDS.byteswap(), WORDS)
+    exchanged[7] ^= 1
+    assert of_words(exchanged, WORDS) == ""
+
+
+def test_bytes_that_are_twice_the_same_or_hardly_differ_name_no_order():
+    twice = WORDS.view(np.uint8).reshape(-1, 4)[:, [0, 0, 2, 3]].copy().view(np.uint32).reshape(-1)
+    assert of_words(twice, WORDS) == ""
+    few = np.arange(1, 401, dtype=np.uint32) % 7 * 0x01000100
+    assert of_words(few.byteswap(), few) == ""
+
+
 def test_an_order_that_inputs_could_have_is_not_named():
     """x and -x by turns: a forgotten sign exchanges neighbours, too."""
     assert of_generator(RANDOM.reshape(-1, 2)[:, ::-1].reshape(-1), np.zeros(256, np.uint32), 256) == ""

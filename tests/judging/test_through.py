@@ -273,6 +273,17 @@ def test_outside_the_domain_of_the_bound_differences_are_unchecked_and_counted()
     assert judged(case, ([huge, ONE], [huge, ONE]), [0, 0]).different == 1
 
 
+def test_a_step_that_needs_other_arguments_than_the_inputs_says_what_it_is_given():
+    """As of a whole kernel that computes its scales itself."""
+    case = Case(
+        inputs={"x": F32}, outputs={"q": I8}, reference=lambda x: to_int8(arithmetic.div(x, x)),
+        variants={"v": asm("x", constraints="=r,r", pack=1,
+                           match=exact(through=approximate(arithmetic.div, F32, ulp(2), then=to_int8)))},
+    )  # fmt: skip
+    with pytest.raises(ReferenceFault, match="needs 2 arguments and is given the case's inputs, of which there are 1"):
+        judged(case, ([ONE],), [1])
+
+
 def test_a_reference_that_is_not_the_two_steps_is_an_error():
     case = case_of(
         I8, reference=lambda x, s: conversion.convert(arithmetic.div(x, s), source=F32, target=I8, rounding="rz")

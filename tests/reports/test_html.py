@@ -19,13 +19,13 @@ from tests.support.reports import hostile, synthetic
 from tests.support.reports.written_page import written
 
 TARGETS = ("sm_80", "sm_86", "sm_90a", "sm_100a")  # forty pages are made here; one is of the whole catalogue
-VOID = {"meta", "input", "br", "img", "link", "hr"}
+VOID = {"meta", "input", "br", "img", "link", "hr", "wbr"}
 TAGS = {
     "a", "article", "b", "body", "br", "button", "caption", "code", "dd", "details", "div", "dl", "dt", "fieldset",
     "figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5", "head", "header", "html", "image",
     "input", "kbd", "label", "legend", "li", "line", "main", "mask", "meta", "nav", "ol", "option", "output", "p",
     "pre", "rect", "script", "section", "select", "small", "span", "strong", "style", "summary", "svg", "table",
-    "tbody", "td", "text", "th", "thead", "time", "title", "tr", "tspan", "ul",
+    "tbody", "td", "text", "th", "thead", "time", "title", "tr", "tspan", "ul", "wbr",
 }  # fmt: skip
 
 
@@ -252,6 +252,21 @@ def test_a_history_without_changes_says_so(base, tmp_path):
     assert "Nothing: verdicts, bits, errors, resources and speed are those of the first run" in words
 
 
+def test_digests_of_an_environment_have_twelve_digits_and_all_of_them_as_title(base, tmp_path):
+    runs = list(synthetic.nights(base, 2, planted={}))
+    for number, run in enumerate(runs):
+        run.run.environment["harness"] = f"{number}123456789ab" + "0" * 20
+    text = written(tmp_path, runs)
+    shown = [f'<code title="{n}123456789ab{"0" * 20}">{n}123456789ab</code>' for n in (0, 1)]
+    assert f"harness: {shown[0]} → {shown[1]}" in text  # the history
+    assert f"<dt>harness</dt><dd>{shown[1]}</dd>" in text
+    assert html.short_digests("<b> 0x12345678 " + "a" * 31) == "&lt;b&gt; 0x12345678 " + "a" * 31
+
+
+def test_a_narrow_column_breaks_a_name_between_its_parts():
+    assert html.breakable("planted.early_clobber<") == "planted.<wbr>early_<wbr>clobber&lt;"
+
+
 def test_a_failure_states_its_first_night(base, tmp_path):
     def fails(r):
         return synthetic.failing(r) if (r.key.case, r.key.variant, r.key.target) == ("rcp", "asm.rn", "sm_80") else r
@@ -371,7 +386,7 @@ def test_packed_hostile_texts_change_nothing(tmp_path, monkeypatch):
         Page(unfolded(written(tmp_path, [hostile.run(*kind, started="2026-03-01T00:00:00Z")])))
         for kind in ((), ("plain",))
     ]
-    hostiles, tame = ([t for t, _ in p.elements if t not in ("span", "br")] for p in pages)
+    hostiles, tame = ([t for t, _ in p.elements if t not in ("span", "br", "wbr")] for p in pages)
     assert hostiles == tame
     assert "window.pwned=1" in pages[0].words
 
@@ -405,9 +420,10 @@ def test_hostile_texts_change_nothing_about_the_pages_structure(tmp_path):
     page = Page(text)
     expected = Page(written(tmp_path, tame, conformance=[{"plain": "plain", "form": "plain"}]))
     assert page.stack == []
-    # Colouring splits a text into spans that depend on its content; all other elements are equal, one by one.
-    assert [t for t, _ in page.elements if t not in ("span", "br")] == [
-        t for t, _ in expected.elements if t not in ("span", "br")
+    # Colouring splits a text into spans that depend on its content, and a name has places to break; all other elements
+    # are equal, one by one.
+    assert [t for t, _ in page.elements if t not in ("span", "br", "wbr")] == [
+        t for t, _ in expected.elements if t not in ("span", "br", "wbr")
     ]
     for tag, attributes in page.elements:
         assert not any(name.startswith("on") for name in attributes), (tag, attributes)

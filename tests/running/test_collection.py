@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from ptxdiff.records import read
 from ptxdiff.running.collection import only_fused
 from tests.support.case_sources import FLIP
 
@@ -34,8 +35,8 @@ def test_settings_hold_for_the_item(run_cases, pytester):
     result.stdout.fnmatch_lines(["*excluded by 'cases' in *"])
 
 
-def _result(input_set, fusion, verdict):
-    return SimpleNamespace(key=SimpleNamespace(input_set=input_set, fusion=fusion), verdict=verdict)
+def _result(input_set, fusion, verdict, findings=()):
+    return SimpleNamespace(key=SimpleNamespace(input_set=input_set, fusion=fusion), verdict=verdict, findings=findings)
 
 
 @pytest.mark.parametrize(
@@ -51,3 +52,18 @@ def _result(input_set, fusion, verdict):
 )
 def test_a_failure_by_fusion_alone_says_so(results, hint):
     assert ("with fusion off" in only_fused([_result(*r) for r in results])) == hint
+
+
+def test_a_race_by_fusion_alone_is_not_said_to_pass_by_another_reference():
+    """Triton fuses x * x into the first sum over a warp, whose other summand is another lane's x * x."""
+    race = "line 88, column 2: race: thread 32 and another thread store different values to one address at once"
+    hint = only_fused([_result("edges/1", False, "pass"), _result("edges/1", True, "fail", (race,))])
+    assert "enable_fp_fusion=False" in hint
+    assert "either" not in hint
+
+
+def test_a_target_under_two_names_is_run_once(run_cases, pytester):
+    """Two items of one target would have two results with one key, and no report reads such records."""
+    names = ("--ptx-target=hopper", "--ptx-target=sm_90", "--ptx-target=H100", "--ptx-records=r.jsonl")
+    run_cases(*names, flip=FLIP).assert_outcomes(passed=1, failed=1)  # "wrong" fails
+    assert read(pytester.path / "r.jsonl").results

@@ -230,3 +230,16 @@ def test_a_register_that_is_read_and_written_by_another_name_is_refused(names, f
     with pytest.raises(DerivationError) as error:
         asm_form(case, variant, 1)
     assert first in str(error.value)
+
+
+def test_a_number_in_a_register_operand_is_refused_with_what_to_write():
+    """CUDA C++ has registers for constants; a case has no input for one."""
+    words = '"=r"(y) : "r"(x), "r"(0x64006400), "n"(3)'
+    case = Case(
+        inputs={"x": F32}, outputs={"y": F32}, source="PTX ISA, lop3", reference=lambda x: x,
+        variants={"v": asm("lop3.b32 %0, %1, %2, 0, %3;", words, pack=1, convention="cuda")},
+    )  # fmt: skip
+    with pytest.raises(DerivationError, match=r'numbers 0x64006400, .*write "n"\(0x64006400\)'):
+        asm_form(case, case.variants["v"], 1)
+    fitting = replace(case, inputs={"x": F32, "k": F32}, reference=lambda x, k: x)
+    assert asm_form(fitting, case.variants["v"], 1).constraints == "=r,r,r"

@@ -48,3 +48,41 @@ def test_only_results_that_are_right_in_the_opposite_order_are_excused(run_cases
     assert (outcomes["wrong"], outcomes["elsewhere"]) == ("fail", "fail")
     right = [r for r in found if r["record"] == "result" and r["key"]["variant"] == "right"]
     assert any("expected to fail in the straight context" in r.get("words", "") for r in right)
+
+
+WORDS = '''"""Four words of each counter, in the order of a generator of random numbers."""
+
+import triton
+import triton.language as tl
+
+from ptxdiff import Case, kernel
+from ptxdiff.references.formats import Scalar, U32
+
+
+@triton.jit
+def four_words(seed, y, n: tl.constexpr):
+    i = tl.arange(0, 4 * n)
+    tl.store(y + (i ^ 3), (i + seed) * 40503 * 65537)
+
+
+def reference(seed):
+    import torch
+
+    return (torch.arange(256) + seed) * 40503 * 65537 & 0xFFFFFFFF
+
+
+case = Case(
+    inputs={"seed": Scalar(U32)}, outputs={"y": U32["4*n"]}, reference=reference, sizes=[{"n": 64}],
+    variants={"reversed": kernel(four_words, grid=(1,), num_warps=1)},
+)
+'''
+
+
+def test_words_in_memory_are_in_the_wrong_order_and_not_reversed_in_registers(run_cases, monkeypatch):
+    """A register of 32 bits holds one of these words."""
+    monkeypatch.setenv("PTXDIFF_ASM_ALONE", "0")
+    result = run_cases(case=WORDS)
+    result.assert_outcomes(failed=1)
+    said = "*: each 4 consecutive codes of y are in the wrong order: those of places 3, 2, 1, 0; *"
+    result.stdout.fnmatch_lines([said])
+    result.stdout.no_fnmatch_line("*within registers*")

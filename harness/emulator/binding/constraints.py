@@ -172,10 +172,8 @@ def bind(
     places = [(i, *place) for i, w in enumerate(outputs) for place in _split(w, pack)]
     produced = len(places)
     places += [(i, *place) for i, w in enumerate(inputs) for place in _split(w, pack)]
-    have_out = sum(1 for c in constraints if c.output)
-    have_in = len(constraints) - have_out
-    _check_count("output", have_out, produced, outputs, pack)
-    _check_count("input", have_in, len(places) - produced, inputs, pack)
+    _check_count("output", [c for c in constraints if c.output], produced, outputs, pack)
+    _check_count("input", [c for c in constraints if not c.output], len(places) - produced, inputs, pack)
     return _operands(constraints, places)
 
 
@@ -238,6 +236,7 @@ def _unplaced(
 ) -> BindingError:
     tensors = ", ".join(f"{w}-bit" for w in widths) or "no"
     words = ", ".join(c.text for c in constraints) or "none"
+    operands = "1 operand" if pack == 1 else f"{pack} operands or fewer"
     if several:
         return BindingError(
             f"the constraints of the {what}s ({words}) fit pack={pack} of {tensors} elements in several ways; give "
@@ -245,8 +244,12 @@ def _unplaced(
         )
     return BindingError(
         f"the constraints declare {len(constraints)} {what} operands ({words}), which do not fit pack={pack} of "
-        f"{tensors} elements: an operand holds one element, or as many as fill its register, so that each tensor needs "
-        f"{pack} operands or fewer"
+        f"{tensors} elements: an operand holds one element, or as many as fill its register, so that "
+        + (
+            f"the one tensor needs {operands}"
+            if len(widths) == 1
+            else f"each of {len(widths)} tensors needs {operands}"
+        )
     )
 
 
@@ -256,14 +259,21 @@ def _split(width: int, pack: int) -> list[tuple[int, int, int]]:
     return [(first, count, width) for first in range(0, pack, count)]
 
 
-def _check_count(what: str, have: int, need: int, widths: Sequence[int], pack: int) -> None:
-    if have == need:
+def _check_count(what: str, own: Sequence[Constraint], need: int, widths: Sequence[int], pack: int) -> None:
+    if len(own) == need:
         return
     tensors = " + ".join(f"{len(_split(w, pack))} of a {w}-bit tensor" for w in widths) or "none"
-    raise BindingError(
-        f"the constraints declare {have} {what} operands, but pack={pack} needs {need} ({tensors}); "
+    words = (
+        f"the constraints declare {len(own)} {what} operands, but pack={pack} needs {need} ({tensors}); "
         "elements of less than 32 bits share a 32-bit register"
     )
+    wide = all(REGISTER_WIDTH.get(c.letter) == 64 for c in own)
+    if own and wide and pack > 1 and len(own) * 2 == need and set(widths) == {32}:
+        words += (
+            "; in Triton a 64-bit operand holds one element of 32 bits: two of them are tensors of int64 there, and "
+            "convention='llvm' here"
+        )
+    raise BindingError(words)
 
 
 def constants_of(operands: Sequence[AsmOperand], args: Sequence[object]) -> tuple[tuple[int, int], ...]:

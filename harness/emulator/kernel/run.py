@@ -10,7 +10,7 @@ import math
 import operator
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -72,7 +72,7 @@ class Executed:
     thread_instructions: int
     blocks: int
     threads: int
-    variables: bytes = b""
+    variables: bytes = field(default=b"", repr=False)
     notes: tuple[str, ...] = ()
 
 

@@ -15,6 +15,7 @@ from ptxdiff.emulator.errors import BindingError, TooLarge, UndefinedBits
 from ptxdiff.emulator.limits import ARGUMENTS, ELEMENTS
 from ptxdiff.emulator.machine.frame import Frame
 from ptxdiff.emulator.numeric.vectorise import UNSIGNED, Array
+from ptxdiff.suggestions import did_you_mean
 
 DType = Any
 """A numpy or ml_dtypes dtype, or the name of one."""
@@ -32,6 +33,10 @@ _NAMES = {
 }
 """Our dtype name for each of Triton's, the attribute (`tl.float8e4nv`) and the printed name (`fp8e4nv`), and of PTX.
 `u8` is missing: for numpy it has 8 bytes."""
+_COMMON = (
+    *(f"{kind}{bits}" for kind in ("float", "int", "uint") for bits in (16, 32, 64)),
+    "bfloat16", "int8", "uint8", "float8_e4m3fn", "float8_e5m2",
+)  # fmt: skip
 _NO_SUCH = {"fp8e4b15", "float8e4b15"}
 
 
@@ -52,7 +57,8 @@ def dtype_of(name: DType) -> np.dtype[Any]:
         found = None
     if found is None or name is None:
         hint = "its bits are 'uint8' here" if name in _NO_SUCH else "use one such as 'float32', 'bfloat16' or 'uint8'"
-        raise BindingError(f"{_brief(given)} is no dtype; {hint}") from None
+        near = did_you_mean(given, _COMMON) if isinstance(given, str) and given not in _NO_SUCH else ""
+        raise BindingError(f"{_brief(given)} is no dtype{near or f'; {hint}'}") from None
     if found.itemsize not in (1, 2, 4, 8) or found.hasobject or found.names or found.subdtype or found.kind in "cSUMm":
         raise BindingError(f"dtype {_brief(given)} has no place in a PTX register")
     if found == np.dtype(f"V{found.itemsize}"):

@@ -38,6 +38,27 @@ def test_wrong_constraints_are_refused_with_a_reason(constraints: str, words: st
         emulate("mov.b32 $0, $1;", constraints, [np.float32([1])], "float32")
 
 
+def test_a_64_bit_operand_for_two_elements_names_the_convention_that_has_it() -> None:
+    x = np.float32([1, 2])
+    with pytest.raises(BindingError, match=r"1 output operands, but pack=2 needs 2.*convention='llvm' here"):
+        emulate("mul.f32x2 $0, $1, $2;", "=l,l,l", [x, x], "float32", pack=2, target="sm_100a")
+    assert (
+        emulate("mul.f32x2 $0, $1, $2;", "=l,l,l", [x, x], "float32", pack=2, target="sm_100a", convention="llvm")[1]
+        == 4
+    )
+    with pytest.raises(BindingError) as refusal:
+        emulate("mov.b32 $0, $1;", "=r,l", [x, x], "float32", pack=2)
+    assert "llvm" not in str(refusal.value)
+
+
+def test_operands_that_fit_no_tensor_are_refused_with_the_number_of_tensors() -> None:
+    x = np.float32([1])
+    with pytest.raises(BindingError, match=r"2 input operands .*so that the one tensor needs 1 operand$"):
+        emulate("add.f32 $0, $1, $2;", "=f,f,f", [x], "float32", convention="llvm")
+    with pytest.raises(BindingError, match=r"3 input operands .*so that each of 2 tensors needs 1 operand$"):
+        emulate("add.f32 $0, $1, $2;", "=f,f,f,f", [x, x], "float32", convention="llvm")
+
+
 @pytest.mark.parametrize("constraints", ["=r,r", "=&r,r", "=r, r", "=r,r,~{memory}", "=r,%r", "=f,f", "=r,f", "=r,0"])
 def test_right_constraints_are_accepted(constraints: str) -> None:
     assert emulate("mov.b32 $0, $1;", constraints, [np.float32([1.5])], "float32") == 1.5
@@ -85,3 +106,8 @@ def test_elements_are_packed_low_first() -> None:
         "mov.b32 $0, $4; mov.b32 $1, $4; mov.b32 $2, $4; mov.b32 $3, $4;", "=r,=r,=r,=r,r", [x[:4]], "int32", pack=4
     )
     assert word.tolist() == [0x04030201] * 4
+
+
+def test_a_misspelt_dtype_gets_the_nearest() -> None:
+    with pytest.raises(BindingError, match="'flot32' is no dtype; did you mean float32"):
+        emulate("mov.b32 $0, $1;", "=r,r", [np.float32([1])], "flot32")
