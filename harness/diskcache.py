@@ -29,6 +29,12 @@ def cache_folder() -> Path | None:
     chosen = os.environ.get("PTXDIFF_CACHE_DIR")
     if chosen is not None:
         return Path(chosen) if chosen else None
+    return _users_cache_folder(os.environ.get("XDG_CACHE_HOME"), os.environ.get("HOME"))
+
+
+@functools.lru_cache(maxsize=16)
+def _users_cache_folder(*variables: str | None) -> Path:
+    """The folder for these variables, which decide it: each opened file is compared with it."""
     from platformdirs import user_cache_path
 
     return user_cache_path("ptxdiff", appauthor=False)

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from textwrap import dedent
 from typing import Any
 
@@ -102,28 +103,101 @@ class Resources:
 
 @dataclass
 class CasePage:
-    """Everything the template needs for one case."""
+    """Everything the template needs for one case.
 
+    What only the case's own section shows is found when the template asks for it, so in the process that renders it.
+    """
+
+    view: View
     name: str
-    info: CaseInfo | None
-    rows: list[Row]
-    failures: list[FailureGroup]
-    expected: list[FailureGroup]
-    histograms: list[Histogram]
-    classes: list[tuple[str, str, Mapping[str, int], int]]
-    worst: list[tuple[str, Result, Offender]]
-    asm: dict[str, list[SourceListing]]
-    code: list[Code]
-    resources: dict[str, dict[str, Resources]]
-    opcodes: tuple[str, list[str], list[tuple[str, list[int]]]]
     speed: list[Measured]
     registers: RegisterSpeed
     changes: list[Change]
-    maps: list[FailingMap]
-    swept: list[Result]
-    machine: list[MachineRun]
-    splits: list[Split]
-    spreads: dict[str, Spread | None]
+
+    @cached_property
+    def info(self) -> CaseInfo | None:
+        """The run's record of the case."""
+        return self.view.info(self.name)
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """Its variants."""
+        return self.view.case_rows(self.name)
+
+    @cached_property
+    def failures(self) -> list[FailureGroup]:
+        """Its errors and failures, without those that it declares."""
+        return [g for g in self.view.failures if g.case == self.name]
+
+    @cached_property
+    def expected(self) -> list[FailureGroup]:
+        """Its declared failures."""
+        return [g for g in self.view.expected if g.case == self.name]
+
+    @cached_property
+    def maps(self) -> list[FailingMap]:
+        """Where inputs of its variants fail."""
+        return [m for row in self.rows if (m := failing_map(row)) is not None]
+
+    @cached_property
+    def splits(self) -> list[Split]:
+        """Its targets and variants with different bits."""
+        return self.view.splits.get(self.name, [])
+
+    @cached_property
+    def histograms(self) -> list[Histogram]:
+        """See the function of this name."""
+        return histograms(self.rows)
+
+    @cached_property
+    def spreads(self) -> dict[str, Spread | None]:
+        """The errors of each variant by exponent."""
+        return {row.variant: spread(row) for row in self.rows}
+
+    @cached_property
+    def classes(self) -> list[tuple[str, str, Mapping[str, int], int]]:
+        """See `_classes`."""
+        return _classes(self._results)
+
+    @cached_property
+    def worst(self) -> list[tuple[str, Result, Offender]]:
+        """See `_worst`."""
+        return _worst(self._results)
+
+    @cached_property
+    def asm(self) -> dict[str, list[SourceListing]]:
+        """What the author of each variant wrote."""
+        return {row.variant: _asm(row.info) for row in self.rows if row.info and row.info.texts}
+
+    @cached_property
+    def code(self) -> list[Code]:
+        """The compiled asm of each variant."""
+        return _codes(self.view, self.rows)
+
+    @cached_property
+    def resources(self) -> dict[str, dict[str, Resources]]:
+        """By variant and target."""
+        return _resources(self.rows)
+
+    @cached_property
+    def opcodes(self) -> tuple[str, list[str], list[tuple[str, list[int]]]]:
+        """See `_opcodes`."""
+        return _opcodes(self.rows)
+
+    @cached_property
+    def swept(self) -> list[Result]:
+        """Its sweeps, and its results with remarks."""
+        swept = (r for r in self._results if r.sweep or r.notes)
+        return sorted(swept, key=lambda r: (not r.sweep, -r.total))
+
+    @cached_property
+    def machine(self) -> list[MachineRun]:
+        """Its machine code that ran on the CPU."""
+        return _machine_runs(self.view, self._results)
+
+    @cached_property
+    def _results(self) -> list[Result]:
+        return [r for row in self.rows for r in row.results]
 
     @property
     def state(self) -> State:
@@ -140,30 +214,8 @@ def case_page(
     view: View, name: str, speed: Sequence[Measured], history: History, registers: RegisterSpeed | None = None
 ) -> CasePage:
     """Gather all that the page shows of one case."""
-    rows = view.case_rows(name)
-    results = [r for row in rows for r in row.results]
-    return CasePage(
-        name=name,
-        info=view.info(name),
-        rows=rows,
-        failures=[g for g in view.failures if g.case == name],
-        expected=[g for g in view.expected if g.case == name],
-        histograms=histograms(rows),
-        classes=_classes(results),
-        worst=_worst(results),
-        asm={row.variant: _asm(row.info) for row in rows if row.info and row.info.texts},
-        code=_codes(view, rows),
-        resources=_resources(rows),
-        opcodes=_opcodes(rows),
-        speed=list(speed),
-        registers=registers or RegisterSpeed(),
-        changes=[c for c in history.changes if c.case == name],
-        maps=[m for row in rows if (m := failing_map(row)) is not None],
-        swept=sorted((r for r in results if r.sweep or r.notes), key=lambda r: (not r.sweep, -r.total)),
-        machine=_machine_runs(view, results),
-        splits=view.splits.get(name, []),
-        spreads={row.variant: spread(row) for row in rows},
-    )
+    changes = [c for c in history.changes if c.case == name]
+    return CasePage(view, name, list(speed), registers or RegisterSpeed(), changes)
 
 
 def promised_ulp(info: VariantInfo | None) -> int | None:

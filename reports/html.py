@@ -9,17 +9,22 @@ anything.
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import json
 import re
+import sys
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache
 from importlib import resources
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import BytecodeCache, Environment, PackageLoader, StrictUndefined
+from jinja2.bccache import Bucket
 from markupsafe import Markup, escape
 
 from ptxdiff.records import RunRecords, by_assembler, collector_paused
@@ -28,7 +33,7 @@ from ptxdiff.records.kill_rate import kill_rate, totals
 from ptxdiff.reports import charts, packing
 from ptxdiff.reports.case_page import COLOURS, SWEPT_SHOWN, CasePage, case_page
 from ptxdiff.reports.charts import map_anchor
-from ptxdiff.reports.conformance import LedgerTable, ledger
+from ptxdiff.reports.conformance import ledger
 from ptxdiff.reports.forked import made_in_forks
 from ptxdiff.reports.history import KINDS, History, history, seconds
 from ptxdiff.reports.model import EVIDENCE, PROVED, STATES, FailureGroup, View, anchor, reasons, shape_order, view
@@ -89,10 +94,10 @@ def write_history(
     """Write the report on a history, as `ptxdiff.reports.history.history` returns it, and return the path.
 
     cache: a folder that stores the charts' library for the next report; None stores nothing. packets: stores the packed
-    data of each case for the next report.
+    data of each case, the section on the ledger and compiled templates for the next report.
     """
-    book = ledger(conformance) if conformance is not None else None
     with collector_paused():
+        book = _conformance(conformance, packets) if conformance is not None else None
         found = newest if isinstance(newest, View) else view(newest)
         text = page(found, past, book, cache, packets)
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -100,19 +105,17 @@ def write_history(
     return output
 
 
-def page(
-    found: View, past: History, book: LedgerTable | None, cache: Path | None = None, kept: Keeper | None = None
-) -> str:
-    """The page as text."""
+def page(found: View, past: History, book: Markup | None, cache: Path | None = None, kept: Keeper | None = None) -> str:
+    """The page as text. book: the section on the conformance ledger."""
     timed = measured(found.records)
     in_registers = looped(found.records)
     cases = [case_page(found, name, timed.get(name, ()), past, in_registers.get(name)) for name in found.cases]
-    packets, left_out = _packets(found, cases, past, kept)
+    made = _made(found, cases, past, kept)
     charts_used = _charts(cases, past)
     library = charts.library(cache) if charts_used else ""
     script = "\n".join(['(() => {\n"use strict";', *(_asset(name) for name in SCRIPTS), "})();"])
     return (
-        _environment()
+        _environment_with(kept)
         .get_template("report.html.j2")
         .render(
             view=found,
@@ -135,9 +138,8 @@ def page(
             kill_rate=kill_rate(found.records.mutations),
             assemblers=by_assembler(found.records.results),
             ledger=book,
-            folded=_folded(cases),
-            packets=packets,
-            left_out=left_out,
+            sections={name: one.section for name, one in made.items()},
+            packets={name: one.packet for name, one in made.items()},
             specifications=_json(charts.specifications(cache) if charts_used else {}),
             style=_Asset(_asset("report.css")),
             library=library,
@@ -154,13 +156,44 @@ def standalone(template: str, **facts: Any) -> str:
     return _environment().get_template(template).render(style=style, policy=policy, **facts)
 
 
-def _packets(
-    found: View, cases: Sequence[CasePage], past: History, kept: Keeper | None
-) -> tuple[dict[str, str], dict[str, str]]:
+class _Made(NamedTuple):
+    """What is made of one case apart from the others: its packet, and the body of its section."""
+
+    packet: str
+    section: _Asset
+
+
+def _made(found: View, cases: Sequence[CasePage], past: History, kept: Keeper | None) -> dict[str, _Made]:
     budget = PACKET_BUDGET // max(1, len(cases))
-    made = made_in_forks(lambda c: packing.packet(found, c.name, _chart_rows(c, past), budget, kept), cases)
-    packed = {c.name: one for c, one in zip(cases, made, strict=True)}
-    return {n: p for n, (p, _) in packed.items()}, {n: words for n, (_, words) in packed.items() if words}
+    folded = _folded(cases)
+    environment = _environment_with(kept)
+    template = environment.get_template("case_section.html.j2")
+    for name in ("case.html.j2", "macros.html.j2", "map.html.j2"):  # compiled here, once for all forks
+        environment.get_template(name)
+    _ = found.splits  # likewise
+
+    def make(case: CasePage) -> _Made:
+        packet, left_out = packing.packet(found, case.name, _chart_rows(case, past), budget, kept)
+        facts = {"case": case, "view": found, "history": past, "left_out": left_out, "folded": case.name in folded}
+        return _Made(packet, _Asset(template.render(facts)))
+
+    return {c.name: one for c, one in zip(cases, made_in_forks(make, cases), strict=True)}
+
+
+def _conformance(source: LedgerSource, kept: Keeper | None) -> Markup:
+    """The section on a ledger. That on a file is stored under the file's bytes, and all that decides how it looks."""
+    parts: tuple[bytes, ...] = ()
+    if kept is not None and isinstance(source, Path | str):
+        with contextlib.suppress(OSError):  # `ledger` says what is wrong
+            parts = b"ledger", _code(), str(LEDGER_SHOWN).encode(), Path(source).read_bytes()
+        known = kept.get(*parts) if parts else None
+        if known is not None:
+            return _Asset(known.decode())
+    template = _environment_with(kept).get_template("conformance.html.j2")
+    text = template.render(ledger=ledger(source))
+    if kept is not None and parts:
+        kept.put(text.encode("utf-8", "replace"), *parts)
+    return _Asset(text)
 
 
 def _folded(cases: Sequence[CasePage]) -> set[str]:
@@ -315,6 +348,45 @@ def _failure_since(group: FailureGroup, past: History) -> str:
     night = past.nights[min(k)]
     since = f"since {night.started[:10]}" + (f" (revision {night.revision})" if night.revision else "")
     return f"{since}, the oldest run here" if min(k) == 0 else since
+
+
+class _CompiledTemplates(BytecodeCache):
+    """Templates as compiled, stored under their text and all code of reports: jinja2 computes constants beforehand."""
+
+    def __init__(self, kept: Keeper) -> None:
+        self._kept = kept
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        """Take the code of a template that is stored. jinja2 checks its own version, Python's, and the text again."""
+        known = self._kept.get(*self._parts(bucket))
+        if known is not None:
+            bucket.bytecode_from_string(known)
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        """Store it."""
+        self._kept.put(bucket.bytecode_to_string(), *self._parts(bucket))
+
+    def _parts(self, bucket: Bucket) -> tuple[bytes, ...]:
+        return b"template", _code(), bucket.key.encode(), bucket.checksum.encode()
+
+
+def _environment_with(kept: Keeper | None) -> Environment:
+    """The environment; templates that it has not compiled yet come from `kept`, if they are there."""
+    environment = _environment()
+    environment.bytecode_cache = None if kept is None else _CompiledTemplates(kept)
+    return environment
+
+
+@cache
+def _code() -> bytes:
+    """A digest of all that decides what templates give for equal data: code, templates, and versions."""
+    folder = Path(__file__).parent
+    records = Path(str(sys.modules[RunRecords.__module__].__file__)).parent
+    files = [*folder.glob("*.py"), *folder.glob("templates/*.j2"), *records.glob("*.py")]
+    packages = [f"{name} {version(name)}" for name in ("jinja2", "markupsafe")]
+    made_by = [sys.version, f"zlib {zlib.ZLIB_RUNTIME_VERSION}", *packages]
+    texts = [f"{path} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path in sorted(files)]
+    return hashlib.sha256("\0".join([*made_by, *texts]).encode("utf-8", "surrogateescape")).digest()
 
 
 @cache

@@ -396,7 +396,14 @@ class View:
 
     def case_rows(self, case: str) -> list[Row]:
         """The rows of one case."""
-        return [row for row in self.rows if row.case == case]
+        return self._rows_of.get(case, [])
+
+    @cached_property
+    def _rows_of(self) -> dict[str, list[Row]]:
+        rows_of: dict[str, list[Row]] = defaultdict(list)
+        for row in self.rows:
+            rows_of[row.case].append(row)
+        return dict(rows_of)
 
     @property
     def cases(self) -> list[str]:

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from ptxdiff import diskcache
-from ptxdiff.diskcache import DiskCache
+from ptxdiff.diskcache import DiskCache, cache_folder
 
 
 @pytest.fixture
@@ -104,6 +104,19 @@ def test_without_the_variable_caches_are_in_the_users_cache_folder(tmp_path, mon
     assert {folder.parent for folder in kept} == {tmp_path / "ptxdiff"}
     assert triton is None  # the user's choice, which `with_harness` leaves unset
     assert inductor == str(tmp_path / "ptxdiff" / "inductor")
+
+
+def test_the_users_cache_folder_is_that_of_the_variables_of_that_moment(tmp_path, monkeypatch):
+    monkeypatch.delenv("PTXDIFF_CACHE_DIR", raising=False)
+    for name in ("one", "other", "one"):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / name))
+        assert cache_folder() == tmp_path / name / "ptxdiff"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    for name in ("one", "other"):
+        monkeypatch.setenv("HOME", str(tmp_path / name))
+        found = cache_folder()
+        assert found is not None
+        assert found.is_relative_to(tmp_path / name)
 
 
 def test_caches_that_are_turned_off_keep_nothing(tmp_path, monkeypatch):

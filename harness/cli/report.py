@@ -98,19 +98,21 @@ def write_page(
     the page if the file does not exist. quiet: print nothing. Raises RecordError for records that cannot be read.
     """
     from ptxdiff.diskcache import DiskCache, cache_folder
+    from ptxdiff.records import collector_paused
     from ptxdiff.reports import html, summary
     from ptxdiff.reports.history import folder, history
     from ptxdiff.reports.model import view
 
     whole = len(records) == 1 and records[0].is_dir() and not merge
     packets = DiskCache("packets")
-    runs = _shown(records[0], folder(records[0], DiskCache("nights"))) if whole else [one_run(records, merge=merge)]
-    past, newest = history(runs)
-    book, found = ledger if ledger.exists() else None, view(newest)
-    written = html.write_history(past, found, output, conformance=book, cache=cache_folder(), packets=packets)
-    if not quiet:
-        render(summary.terminal(found))
-        say(f"report: {written.resolve()}")
+    with collector_paused():
+        runs = _shown(records[0], folder(records[0], DiskCache("nights"))) if whole else [one_run(records, merge=merge)]
+        past, newest = history(runs)
+        book, found = ledger if ledger.exists() else None, view(newest)
+        written = html.write_history(past, found, output, conformance=book, cache=cache_folder(), packets=packets)
+        if not quiet:
+            render(summary.terminal(found))
+            say(f"report: {written.resolve()}")
 
 
 def _shown(path: Path, runs: Iterator[_Run]) -> Iterator[_Run]:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -362,7 +363,7 @@ class Progress:
     def __init__(self) -> None:
         self.uncollected: list[str] = []
         self.broken = False
-        self._planned: set[str] | None = None
+        self._addresses: set[str] | None = None  # of the items to run
         self._reported: set[str] = set()
         self._earlier: set[str] = set()  # the items that earlier starts of a resumed run had planned
         self._known: set[str] = set()
@@ -379,7 +380,15 @@ class Progress:
 
     def planned(self, nodeids: Iterable[str]) -> None:
         """Note items that are to run. Every worker of pytest-xdist lists all of them."""
-        self._planned = (self._planned or set()).union(_label(item) for n in nodeids if (item := _item(n)))
+        self._addresses = (self._addresses or set()).union(nodeids)
+        self.__dict__.pop("_planned", None)
+
+    @cached_property
+    def _planned(self) -> set[str] | None:
+        """The labels of the items to run, which nothing asks for where they are only listed; None: not known yet."""
+        if self._addresses is None:
+            return None
+        return {_label(item) for n in self._addresses if (item := _item(n))}
 
     def reported(self, report: pytest.TestReport) -> None:
         """Note the report on an item. After its set-up alone, an item has no result yet."""
@@ -394,7 +403,7 @@ class Progress:
     @property
     def collected(self) -> bool:
         """Whether the items to run are known."""
-        return self._planned is not None
+        return self._addresses is not None
 
     @property
     def missing(self) -> str:

@@ -7,6 +7,8 @@ OTHER is the folder of another checkout, such as one before a change to the chec
 
     git worktree add /tmp/before REVISION && python -m tests.benchmarks.kernel_checks /tmp/before
 
+`--billion`: softmax of 65,536 x 1024, which is a thousand million instructions, once and here alone; it takes 1.5 GB.
+
 Triton compiles each kernel once. Each checkout runs the same PTX in its own process, by turns. Printed are the median
 processor seconds of both, those of forks among them, and the median of the ratios of neighbouring runs; then the same
 of seconds on the wall; instructions, once for each thread, and processor time for each of them. Another load of the
@@ -134,6 +136,16 @@ def large_workloads() -> dict[str, Workload]:
     return made
 
 
+def billion() -> dict[str, Workload]:
+    """Softmax of 65,536 rows: 10^9 instructions, counted once for each thread."""
+    from tests.support.emulator import triton_kernels
+
+    rows, columns = 1 << 16, 1024
+    x = np.random.default_rng(0).standard_normal((rows, columns), np.float32)
+    arguments = {"x": x, "y": np.zeros_like(x), "N": columns, "B": columns}
+    return {"softmax 65,536 x 1024": Workload(triton_kernels.softmax, arguments, (rows,), "sm_90a")}
+
+
 def compiled(work: Workload) -> tuple[Any, ...]:
     """What the server needs: text, arguments, grid, threads, and bytes of shared and of scratch memory."""
     from ptxdiff.triton.compile import compile_kernel
@@ -159,12 +171,15 @@ def compiled(work: Workload) -> tuple[Any, ...]:
 def main(words: list[str] | None = None) -> int:
     """Run the benchmark and print it."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.kernel_checks", description=__doc__)
-    parser.add_argument("other", type=Path, help="another checkout")
+    parser.add_argument("other", type=Path, nargs="?", default=ROOT, help="another checkout (default: this one)")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--large", action="store_true", help="large products and attention instead")
+    parser.add_argument(
+        "--billion", action="store_true", help="one kernel of 10^9 instructions, in this checkout alone"
+    )
     parser.add_argument("--only", action="append", help="a workload by its name")
     given = parser.parse_args(words)
-    offered = large_workloads() if given.large else workloads()
+    offered = billion() if given.billion else large_workloads() if given.large else workloads()
     chosen = {name: work for name, work in offered.items() if not given.only or name in given.only}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "workloads"
@@ -176,8 +191,14 @@ def main(words: list[str] | None = None) -> int:
                 [sys.executable, "-c", _SERVER, str(file)], cwd=checkout, env=None, text=True,
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             )
-            for checkout in (given.other.resolve(), ROOT)
+            for checkout in ([ROOT] if given.billion else (given.other.resolve(), ROOT))
         ]  # fmt: skip
+        if given.billion:
+            for name in chosen:
+                used, wall, count = _asked(servers[0], name)
+                print(f"{name:<40}{used:>8.2f} s CPU{wall:>8.2f} s{count / 1e6:>9.1f} M{1e9 * used / count:>8.2f} ns")
+            servers[0].communicate()
+            return 0
         for name in chosen:
             seconds = np.array([[_asked(server, name) for server in servers] for _ in range(given.rounds + 1)][1:])
             before, here = np.median(seconds, axis=0)

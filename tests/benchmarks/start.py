@@ -1,8 +1,10 @@
 """Measure what one waits for before anything runs: `python -m tests.benchmarks.start [--files 1000] [--times 3]`.
 
 Starts processes that import ptxdiff, print `--help`, list the catalogue, and collect the items of copies of one case
-file. Prints seconds on the clock and of the processor, the least of several times. Quote processor seconds if other
-work shares the machine. The collection runs once: it takes long enough.
+file, and beside them as many items of plain test modules, which pytest lists alone: with a plugin it cannot take less.
+Prints seconds on the clock and of the processor, the least of several times. Quote processor seconds if other work
+shares the machine. The collections run once: they take long enough. Byte code is stored, in a folder of this run,
+whatever PYTHONDONTWRITEBYTECODE says: without it, importing torch alone takes several times as long.
 """
 
 from __future__ import annotations
@@ -19,6 +21,9 @@ from pathlib import Path
 from ptxdiff.locations import ROOT
 
 CASE = ROOT / "cases" / "copysign.py"  # imports nothing of the files beside it
+
+ITEMS = 75  # of that case file, with the targets that Triton 3.9 serves
+PLAIN = f"import pytest\n\n@pytest.mark.parametrize('n', range({ITEMS}))\ndef test_one(n):\n    pass\n"
 
 
 def cost(command: list[str], folder: Path) -> tuple[float, float]:
@@ -45,18 +50,29 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--files", type=int, default=1000, help="copies of a case file that are collected")
     parser.add_argument("--times", type=int, default=3, help="how often the shorter commands run")
     given = parser.parse_args(words)
-    report("import ptxdiff", ["-c", "import ptxdiff"], ROOT, given.times)
-    report("ptxdiff --help", ["-m", "ptxdiff", "--help"], ROOT, given.times)
-    report("import torch, as nearly all case files do", ["-c", "import torch"], ROOT, given.times)
-    report("ptxdiff list", ["-m", "ptxdiff", "list"], ROOT, given.times)
     with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder) / "cases"
-        place.mkdir()
-        for n in range(given.files):
-            shutil.copy(CASE, place / f"copy{n}.py")
-        collect = ["-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "cases"]
-        report(f"pytest --collect-only, {given.files:,} case files", collect, Path(folder), 1)
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        os.environ["PYTHONPYCACHEPREFIX"] = f"{folder}/bytecode"
+        _report_all(Path(folder), given.files, given.times)
     return 0
+
+
+def _report_all(place: Path, files: int, times: int) -> None:
+    cases, plain = place / "cases", place / "plain"
+    collect = ["-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
+    for folder in (cases, plain):
+        folder.mkdir()
+    for n in range(files):
+        shutil.copy(CASE, cases / f"copy{n}.py")
+        (plain / f"test_{n}.py").write_text(PLAIN)
+    for first in (["-m", "ptxdiff", "list"], [*collect, str(CASE)]):  # these store the byte code
+        cost(first, ROOT)
+    report("import ptxdiff", ["-c", "import ptxdiff"], ROOT, times)
+    report("ptxdiff --help", ["-m", "ptxdiff", "--help"], ROOT, times)
+    report("import torch, as nearly all case files do", ["-c", "import torch"], ROOT, times)
+    report("ptxdiff list", ["-m", "ptxdiff", "list"], ROOT, times)
+    report(f"pytest --collect-only, {files:,} case files", [*collect, "cases"], place, 1)
+    report(f"the same of {files:,} plain test modules", [*collect, "-p", "no:ptxdiff", "plain"], place, 1)
 
 
 if __name__ == "__main__":

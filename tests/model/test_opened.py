@@ -56,6 +56,9 @@ def lets_python_ask_the_process():
 def asks_about():
     return os.path.exists(HERE / "flag"), os.path.getsize(HERE / "data.txt"), (HERE / "folder").is_dir()
 
+def reads_in(path):
+    return Path(path).read_text()
+
 def follows():
     return os.readlink(HERE / "link")
 
@@ -165,6 +168,21 @@ def test_files_of_python_of_packages_and_of_the_machine_are_left_out(user):
     module, opened, _ = user
     module.imports_a_package()
     assert opened() == ({}, ())
+
+
+@pytest.mark.parametrize("variable", ["PTXDIFF_CACHE_DIR", "XDG_CACHE_HOME"])
+def test_files_of_the_cache_folder_of_that_moment_are_left_out(user, monkeypatch, variable):
+    """The process may choose another folder after it was asked about the same file."""
+    module, opened, folder = user
+    monkeypatch.delenv("PTXDIFF_CACHE_DIR", raising=False)
+    name = "folder" if variable == "PTXDIFF_CACHE_DIR" else "ptxdiff"
+    (folder / name).mkdir(exist_ok=True)
+    (folder / name / "kept").write_text("1")
+    there = str(folder / "folder" if variable == "PTXDIFF_CACHE_DIR" else folder)
+    for chosen, noted in ((there, False), (str(folder / "elsewhere"), True)):
+        monkeypatch.setenv(variable, chosen)
+        module.reads_in(folder / name / "kept")
+        assert ("kept" in opened()[0]) is noted
 
 
 def test_what_the_machine_says_at_that_moment_is_unknown(user):

@@ -14,6 +14,7 @@ import pytest
 
 from ptxdiff.records import Area, Bits, Proof, Text
 from ptxdiff.reports import html
+from ptxdiff.reports.conformance import LedgerError
 from ptxdiff.reports.model import PROVED, view
 from tests.support.reports import hostile, synthetic
 from tests.support.reports.written_page import written
@@ -488,13 +489,13 @@ def test_the_library_of_charts_is_kept_in_the_given_folder_if_it_is_writable(tmp
 
 
 class Shelf(dict):
-    """A store of packets by their inputs. `given` counts the packets read from it."""
+    """A store by inputs. `given` counts the packets read from it."""
 
     given = 0
 
     def get(self, *parts):
         found = dict.get(self, parts)
-        self.given += found is not None and parts[0] != b"quickly"
+        self.given += found is not None and parts[0] not in (b"quickly", b"template", b"ledger")
         return found
 
     def put(self, data, *parts):
@@ -537,3 +538,71 @@ def test_a_kept_packet_equals_a_new_one(base, tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(packing, "_code", lambda: b"another lexer")
         assert page(shelf, base) == (plain, 0)
+
+
+def test_a_kept_section_on_the_ledger_is_that_of_the_same_file_and_code(base, tmp_path, monkeypatch):
+    """A page with it equals a new one; an edited ledger, template or module of reports uses none of another."""
+    from ptxdiff.reports.history import history
+
+    shelf, book = Shelf(), tmp_path / "ledger.jsonl"
+
+    def page(kept):
+        past = history([base])
+        return html.write_history(*past, tmp_path / "page.html", conformance=book, packets=kept).read_text("utf-8")
+
+    def sections():
+        return {parts: data for parts, data in shelf.items() if parts[0] == b"ledger"}
+
+    book.write_text('{"form": "add.f32", "status": "hardware"}\n')
+    plain = page(None)
+    assert "add.f32" in plain
+    assert page(shelf) == plain
+    assert page(shelf) == plain
+    (kept,) = sections()
+    shelf.put(sections()[kept].replace(b"add.f32", b"from the store"), *kept)
+    assert "from the store" in page(shelf)
+    book.write_text('{"form": "add.f32", "status": "refuted"}\n')
+    assert page(shelf) == page(None)
+    monkeypatch.setattr(html, "_code", lambda: b"other code")
+    book.write_text('{"form": "add.f32", "status": "hardware"}\n')
+    assert page(shelf) == plain
+    book.write_text("{")
+    with pytest.raises(LedgerError):
+        page(shelf)
+
+
+def test_a_kept_template_is_that_of_the_same_text_and_code(base, tmp_path, monkeypatch):
+    """jinja2 computes constants when it compiles a template, by our functions, so their code counts too."""
+    from ptxdiff.reports.history import history
+
+    def page(kept):
+        html._environment.cache_clear()
+        text = html.write_history(*history([base]), tmp_path / "page.html", packets=kept).read_text("utf-8")
+        return text, {parts: data for parts, data in kept.items() if parts[0] == b"template"}
+
+    shelf = Shelf()
+    plain, made = page(shelf)
+    assert len(made) > 5
+    dumped = []
+    monkeypatch.setattr(html._CompiledTemplates, "dump_bytecode", lambda self, bucket: dumped.append(bucket.key))
+    assert page(shelf)[0] == plain
+    assert not dumped
+    damaged = Shelf({parts: data[:-40] for parts, data in made.items()})
+    assert page(damaged)[0] == plain
+    assert len(dumped) == len(made)
+    dumped.clear()
+    monkeypatch.setattr(html, "_code", lambda: b"other code")
+    assert page(shelf)[0] == plain
+    assert len(dumped) == len(made)
+    html._environment.cache_clear()
+
+
+def test_the_code_of_reports_covers_every_template_and_module(monkeypatch):
+    """An edit of any of them gives another digest."""
+    read, folder = Path.read_bytes, Path(html.__file__).parent
+    before = html._code.__wrapped__()
+    for edited in ("html.py", "case_page.py", "templates/case.html.j2", "templates/macros.html.j2"):
+        with monkeypatch.context() as patch:
+            other = folder / edited
+            patch.setattr(Path, "read_bytes", lambda path, other=other: read(path) + b"#" * (path == other))
+            assert html._code.__wrapped__() != before

@@ -48,14 +48,13 @@ EDITS = {
 }
 
 
-@pytest.mark.parametrize("edit", EDITS)
-def test_after_an_edit_everything_runs(runs, edit):
+def test_after_an_edit_everything_runs(runs):
     runs()
-    changed, verdicts = EDITS[edit]
-    found, ran, _ = runs(**changed)
-    assert len(ran) == 3
-    assert {v: found[v, "sm_100a"] for v in verdicts} == verdicts
-    assert runs(**changed)[1] == []
+    for edit, (changed, verdicts) in EDITS.items():
+        found, ran, _ = runs(**changed)
+        assert len(ran) == 3, edit
+        assert {v: found[v, "sm_100a"] for v in verdicts} == verdicts, edit
+        assert runs(**changed)[1] == [], edit
     assert runs()[1] == []  # the text written back is the former one
 
 
@@ -83,11 +82,13 @@ def test_a_case_that_two_files_bind_has_a_key_for_each(tmp_path):
     assert keys[0] != keys[1]
 
 
-@pytest.mark.parametrize("setting", ["ATEN_CPU_CAPABILITY", "NPY_DISABLE_CPU_FEATURES", "TORCH_LOGS"])
-def test_settings_of_what_computes_references_are_part_of_the_key(runs, monkeypatch, setting):
+def test_settings_of_what_computes_references_are_part_of_the_key(runs, monkeypatch):
     runs()
-    monkeypatch.setenv(setting, "")
-    assert len(runs()[1]) == 3
+    for setting in ("ATEN_CPU_CAPABILITY", "NPY_DISABLE_CPU_FEATURES", "TORCH_LOGS"):
+        with monkeypatch.context() as patch:
+            patch.setenv(setting, "")
+            assert len(runs()[1]) == 3, setting
+    assert runs()[1] == []
 
 
 def test_results_of_asm_alone_are_not_those_of_the_kernel_around_it(runs, monkeypatch):
@@ -104,21 +105,23 @@ def test_a_target_never_reuses_another_targets_result(runs):
     assert found["only new", "sm_80"] != "pass"
 
 
-@pytest.mark.parametrize("option", ["--ptx-fresh", "--ptx-effort=exhaustive", "--ptx-limit=50", "replay"])
-def test_other_options_of_a_run_reuse_nothing(runs, option):
+def test_other_options_of_a_run_reuse_nothing(runs):
     _, _, before = runs()
-    if option == "replay":
-        option = f"--ptx-replay={next(r['replay'] for r in before if r.get('replay'))}"
-    _, ran, _ = runs(option, "-k", "right or wrong")
-    assert len(ran) == 2
+    replay = f"--ptx-replay={next(r['replay'] for r in before if r.get('replay'))}"
+    for option in ("--ptx-fresh", "--ptx-effort=exhaustive", "--ptx-limit=50", replay):
+        _, ran, _ = runs(option, "-k", "right or wrong")
+        assert len(ran) == 2, option
+    assert runs()[1] == []
 
 
-@pytest.mark.parametrize("what", ["harness", "_versions"])
-def test_another_harness_or_another_package_reuses_nothing(runs, monkeypatch, what):
+def test_another_harness_or_another_package_reuses_nothing(runs, monkeypatch):
     """For example if two checkouts share a cache folder, an instruction was edited, or numba was installed again."""
     runs()
-    monkeypatch.setattr(reuse, what, lambda: "another")
-    assert len(runs()[1]) == 3
+    for what in ("harness", "_versions"):
+        with monkeypatch.context() as patch:
+            patch.setattr(reuse, what, lambda: "another")
+            assert len(runs()[1]) == 3, what
+    assert runs()[1] == []
 
 
 def test_the_ledger_decides_the_evidence_and_is_in_the_key(runs, monkeypatch, tmp_path):
@@ -248,12 +251,15 @@ def test_damaged_entries_are_run_again_and_healed(runs, tmp_path):
 
 
 def test_an_entry_with_other_contents_counts_as_missing(runs, monkeypatch):
-    """The entry is whole and under its name, but has another form, another item, or a verdict that is no result."""
+    """The entry is whole and under its name, but has another form, another item, or a verdict that is no result.
+
+    Each run reads three entries, and finds each with another fault.
+    """
     import zlib
 
     runs()
     get = reuse._kept.get
-    for change in (
+    changes = [
         lambda e: {},
         lambda e: {**e, "records": []},
         lambda e: {**e, "records": [{**r, "verdict": "error"} for r in e["records"]]},
@@ -261,19 +267,27 @@ def test_an_entry_with_other_contents_counts_as_missing(runs, monkeypatch):
         lambda e: {**e, "records": [{**r, "fingerprint": {}} for r in e["records"] if "key" in r]},
         lambda e: {**e, "records": [{**r, "reused": "another run"} for r in e["records"] if "key" in r]},
         lambda e: {**e, "files": {"/a/file": "changed"}},
-    ):
+        lambda e: {"records": e["records"]},
+        lambda e: [e],
+    ]
+    left = list(changes)
 
-        def changed(*parts, change=change):
-            stored = get(*parts)
-            if stored is None:
-                return None
-            head, *lines = map(json.loads, zlib.decompress(stored).split(b"\n"))
-            entry = change({**head, "records": lines})
-            compact = [json.dumps(r, separators=(",", ":")) for r in entry.pop("records", [])]
-            return zlib.compress("\n".join([json.dumps(entry), *compact]).encode())
+    def changed(*parts):
+        stored = get(*parts)
+        if stored is None:
+            return None
+        head, *lines = map(json.loads, zlib.decompress(stored).split(b"\n"))
+        entry = left.pop()({**head, "records": lines})
+        records = entry.pop("records", []) if isinstance(entry, dict) else []
+        compact = [json.dumps(r, separators=(",", ":")) for r in records]
+        return zlib.compress("\n".join([json.dumps(entry), *compact]).encode())
 
-        monkeypatch.setattr(reuse._kept, "get", changed)
+    monkeypatch.setattr(reuse._kept, "get", changed)
+    for after in (6, 3, 0):
         assert len(runs()[1]) == 3
+        assert len(left) == after
+    monkeypatch.setattr(reuse._kept, "get", get)
+    assert runs()[1] == []
 
 
 def test_items_with_errors_run_again(runs):

@@ -468,9 +468,18 @@ def _excluded(path: str) -> bool:
     """Whether a file is Python's, of an installed package, of the cache folder, of the machine, or derived."""
     if path.startswith(_MACHINES) or _derived(os.path.basename(path)):
         return True
-    real = real_path(path)
     cache = cache_folder()
-    folders = (*_INSTALLED, *_OUR_FOLDERS, *(() if cache is None else (real_path(str(cache)),)))
+    return _lies_within(path, "" if cache is None else str(cache))
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _lies_within(path: str, cache: str) -> bool:
+    """Whether a file is Python's, of an installed package, ours, or of the cache folder; "" for none.
+
+    As `real_path`, it is asked once: while torch is imported, thousands of questions are about the same folders.
+    """
+    real = real_path(path)
+    folders = (*_INSTALLED, *_OUR_FOLDERS, *([real_path(cache)] if cache else []))
     return any(real == folder or real.startswith(f"{folder}/") for folder in folders)
 
 
