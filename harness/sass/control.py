@@ -41,9 +41,11 @@ def _tables() -> tuple[Mapping[str, Callable[[MachineInstruction, MachineCode], 
     """What makes the steps of an opcode, for opcodes of which one table has all forms."""
     from ptxdiff.sass.async_copy import ASYNC_COPIES
     from ptxdiff.sass.matrices import MATRICES
+    from ptxdiff.sass.tensor_memory import TENSOR_MEMORY
+    from ptxdiff.sass.tensor_products import TENSOR_PRODUCTS
     from ptxdiff.sass.warpgroup import WARPGROUPS
 
-    return CONTROL, MATRICES, WARPGROUPS, ASYNC_COPIES
+    return CONTROL, MATRICES, WARPGROUPS, TENSOR_MEMORY, TENSOR_PRODUCTS, ASYNC_COPIES
 
 
 def refuse(instruction: MachineInstruction, why: str = "is not known in this form") -> Unsupported:
