@@ -26,7 +26,7 @@ from ptxdiff.sass.cubin import MachineCode
 from ptxdiff.sass.machine import _WARP, Lanes, Machine, MachineStep
 from ptxdiff.sass.matrices import Act, whole_warps
 from ptxdiff.sass.shared import SharedBlocks
-from ptxdiff.sass.text import MachineFault, MachineInstruction, Operand, Unsupported, plain
+from ptxdiff.sass.text import MachineFault, MachineInstruction, Operand, plain
 
 _PART = 32
 """Columns that a bit of an allocation stands for."""
@@ -194,7 +194,12 @@ def _access(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     count_of = PER_COUNT[shape] * int(words[2] or 1)
     # RZ stands for all registers of a store. Those of other accesses are within the 255 that there are.
     zeros = not loads and data.number == -1
-    if where.kind != "tmem" or where.suffix or not plain(data, "R") or not (zeros or 0 <= data.number <= 255 - count_of):
+    if (
+        where.kind != "tmem"
+        or where.suffix
+        or not plain(data, "R")
+        or not (zeros or 0 <= data.number <= 255 - count_of)
+    ):
         raise refuse(instruction)
     lane, column = image(shape, int(words[2] or 1), packed, 0)
     takes_part = np.ones(_WARP, np.bool_)
@@ -281,4 +286,3 @@ TENSOR_MEMORY: dict[str, Callable[[MachineInstruction, MachineCode], MachineStep
     "STTM": _access,
     "UTCBAR": _commit,
 }
-__all__ = ["TENSOR_MEMORY", "BlocksTensorMemory", "Unsupported"]

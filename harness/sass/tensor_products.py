@@ -14,8 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from ptxdiff.emulator.errors import ExecutionError
 from ptxdiff.emulator.kernel.memory.space import SHARED_BASE
 from ptxdiff.emulator.kernel.tcgen05 import copies, products
+from ptxdiff.emulator.kernel.tcgen05.in_flight import NONE
 from ptxdiff.emulator.kernel.tcgen05.instruction_descriptors import LONGER
 from ptxdiff.emulator.kernel.tcgen05.memory import CELLS, COLUMNS
 from ptxdiff.emulator.numeric.vectorise import Array
@@ -26,7 +28,7 @@ from ptxdiff.sass.machine import _WARP, Lanes, Machine, MachineStep
 from ptxdiff.sass.matrices import Act
 from ptxdiff.sass.shared import SharedBlocks
 from ptxdiff.sass.tensor_memory import BlocksTensorMemory
-from ptxdiff.sass.text import MachineFault, MachineInstruction, Operand, Unsupported, plain
+from ptxdiff.sass.text import MachineFault, MachineInstruction, Unsupported, plain
 
 _TARGETS = ("sm_100", "sm_103")
 
@@ -72,14 +74,14 @@ class _Issue:
 
     def fault(self, kind: type[Exception], step: Any, text: str) -> Exception:
         """An error of the operation; what the emulator does not run is Unsupported."""
-        made = Unsupported if not issubclass(kind, products.ExecutionError) else MachineFault
+        made = Unsupported if not issubclass(kind, ExecutionError) else MachineFault
         return made(f"{self.instruction.text}: {text}")
 
     def read(self, given: int) -> tuple[Array, None]:
         """An operand."""
         return np.asarray(np.uint64(given)), None
 
-    def issue(self, step: Any, lane: int, written: Array, read: Array = products.NONE, **given: Any) -> None:
+    def issue(self, step: Any, lane: int, written: Array, read: Array = NONE, **given: Any) -> None:
         """Begin an operation. Raises MachineFault for cells that are not allocated."""
         self.tensor_memory.refuse_free(self.instruction, written)
         if len(read):
@@ -149,7 +151,7 @@ def _product(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     adds = others[0]
     known = (
         a.kind in ("gdesc", "tmem") and a.suffix in _COLLECTORS and b.kind == "gdesc" and not b.suffix
-        and all(o.kind == "tmem" and not o.suffix and not o.offset for o in (d, metadata, *([scales] if scales else [])))
+        and all(o.kind == "tmem" and not o.suffix and not o.offset for o in (d, metadata, scales or d))
         and descriptor.kind == "idesc" and not descriptor.suffix and descriptor.number == metadata.number + 1
         and not a.offset and (masks is None or (masks.number >= 0 and scales is None))
     )  # fmt: skip
@@ -239,4 +241,3 @@ TENSOR_PRODUCTS: dict[str, Callable[[MachineInstruction, MachineCode], MachineSt
     **dict.fromkeys(("UTCHMMA", "UTCQMMA", "UTCIMMA", "UTCOMMA"), _product),
     "UTCCP": _copy,
 }
-__all__ = ["TENSOR_PRODUCTS", "Operand"]

@@ -68,9 +68,9 @@ class Operand:
     `bank` at `offset`, plus the register `base`), "int", "float" (immediates; `value` is the integer as written, for a
     float None), "mem" (an address: register `base` or none, whose suffix may be one of `SCALES`, `uniform` register or
     none, `offset`, `wide` for a 64-bit base), "gdesc" (descriptors of matrices, from uniform register `number` on),
-    "tmem" (an address of tensor memory in uniform register `number`, plus `offset`), "idesc" (a descriptor of a product),
-    "label" (`name`), "word" (a special register or another name). negated, absolute, inverted: `-`, `|x|`, and `~` or
-    `!`. suffix: what follows a register or a float, such as "H0_H0".
+    "tmem" (an address of tensor memory in uniform register `number`, plus `offset`), "idesc" (a product's descriptor in
+    uniform register `number`), "label" (`name`), "word" (a special register or another name). negated, absolute,
+    inverted: `-`, `|x|`, and `~` or `!`. suffix: what follows a register or a float, such as "H0_H0".
     """
 
     kind: str
