@@ -30,6 +30,8 @@ _SIZES = {"U8": (1, 0), "S8": (1, 1), "U16": (2, 0), "S16": (2, 1), "64": (8, 0)
 
 def special(instruction: MachineInstruction, code: MachineCode) -> MachineStep | None:
     """The step of an instruction that has no row of the table; None for all others. Raises Unsupported."""
+    if spilled := _spill(instruction):
+        return spilled
     for table in _tables():
         if made := table.get(instruction.opcode):
             return made(instruction, code)
@@ -41,9 +43,11 @@ def _tables() -> tuple[Mapping[str, Callable[[MachineInstruction, MachineCode], 
     """What makes the steps of an opcode, for opcodes of which one table has all forms."""
     from ptxdiff.sass.async_copy import ASYNC_COPIES
     from ptxdiff.sass.matrices import MATRICES
+    from ptxdiff.sass.tensor_memory import TENSOR_MEMORY
+    from ptxdiff.sass.tensor_products import TENSOR_PRODUCTS
     from ptxdiff.sass.warpgroup import WARPGROUPS
 
-    return CONTROL, MATRICES, WARPGROUPS, ASYNC_COPIES
+    return CONTROL, MATRICES, WARPGROUPS, TENSOR_MEMORY, TENSOR_PRODUCTS, ASYNC_COPIES
 
 
 def refuse(instruction: MachineInstruction, why: str = "is not known in this form") -> Unsupported:
@@ -624,6 +628,31 @@ def _to_uniform(instruction: MachineInstruction, code: MachineCode) -> MachineSt
     if len(operands) != 2 or not plain(operands[0], "UR") or not plain(operands[1], "R"):
         raise refuse(instruction)
     return ToUniform(instruction)
+
+
+class Spill(MachineStep):
+    """MOV.SPILL: a uniform register is kept in a register of the lanes, where uniform ones are scarce."""
+
+    def run(self, machine: Machine, fibre: Fibre) -> bool:
+        """See MachineStep.run."""
+        lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
+        if count:
+            to, source = self.instruction.operands
+            machine.write("R", to.number, lanes, machine.read("UR", source.number, lanes).copy())
+        fibre.pc += BYTES
+        return True
+
+
+def _spill(instruction: MachineInstruction) -> MachineStep | None:
+    """MOV.SPILL, and R2UR.FILL, which brings the register back; None for other instructions."""
+    name = instruction.opcode, instruction.modifiers
+    if name not in (("MOV", ("SPILL",)), ("R2UR", ("FILL",))):
+        return None
+    kinds = ("R", "UR") if instruction.opcode == "MOV" else ("UR", "R")
+    operands = instruction.operands
+    if len(operands) != 2 or not all(plain(o, k) for o, k in zip(operands, kinds, strict=True)):
+        raise refuse(instruction)
+    return Spill(instruction) if instruction.opcode == "MOV" else ToUniform(instruction)
 
 
 # Memory -----------------------------------------------------------------------------------------------------------

@@ -130,6 +130,7 @@ class Machine:
         self.fibres: list[Fibre] = [Fibre(0, None)]
         self.local: Array | None = None
         self.steps = 0
+        self.tensor: object | None = None  # from the first access to tensor memory on
         self.blocks: Blocks | None = None  # from the first access to shared memory or barrier of a block on
         self._all = np.arange(self.lanes)
         known = [SCHEDULES.index(schedule) for schedule in launch.schedules]

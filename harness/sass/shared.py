@@ -28,6 +28,8 @@ from ptxdiff.sass.text import BYTES, SCALES, MachineFault, MachineInstruction, O
 
 RESERVED = 0x400
 """Bytes at the beginning of shared memory that a kernel must not use, from sm_90 on."""
+ALLOCATIONS = 0x40, 0x60
+"""Of the reserved bytes those in which ptxas keeps book of allocations of tensor memory; at first they are 0."""
 BARRIERS = 16
 _SIZES = {"U8": (1, 0), "S8": (1, 1), "U16": (2, 0), "S16": (2, 1), "64": (8, 0), "128": (16, 0)}
 
@@ -61,6 +63,9 @@ class SharedBlocks:
         self.order = HappensBefore(machine.lanes, machine.threads, exact=partial)
         self.memory = Shared(machine.lanes // machine.threads, machine.launch.shared, unit, True, self.order)
         self.memory.bytes = machine.random.integers(0, 256, len(self.memory.bytes), np.uint8)
+        self.allocates = any(i.opcode == "UTCATOMSWS" for i in instructions)
+        if self.allocates:
+            self.memory.bytes.reshape(-1, self.memory.size)[:, slice(*ALLOCATIONS)] = 0
         self.at = np.full(machine.lanes, -1, np.int8)  # the barrier at which a lane waits
         self.expected = np.zeros(machine.lanes, np.int64)  # how many threads it waits for; 0: all of its block
         self.vote = np.zeros(machine.lanes, np.uint8)
@@ -176,6 +181,8 @@ class SharedBlocks:
             at = int(addresses[addresses % size != 0][0])
             raise MachineFault(f"{instruction.text}: address 0x{at:x} of shared memory is not a multiple of {size}")
         bad = (addresses < low) | (addresses + size > self.memory.limit)
+        if self.allocates:
+            bad &= (addresses < ALLOCATIONS[0]) | (addresses + size > ALLOCATIONS[1])
         if bad.any():
             at, limit = int(addresses[bad][0]), self.memory.limit
             raise MachineFault(f"{instruction.text}: address 0x{at:x} is outside the {limit} bytes of shared memory")

@@ -68,8 +68,9 @@ class Operand:
     `bank` at `offset`, plus the register `base`), "int", "float" (immediates; `value` is the integer as written, for a
     float None), "mem" (an address: register `base` or none, whose suffix may be one of `SCALES`, `uniform` register or
     none, `offset`, `wide` for a 64-bit base), "gdesc" (descriptors of matrices, from uniform register `number` on),
-    "label" (`name`), "word" (a special register or another name). negated, absolute, inverted: `-`, `|x|`, and `~` or
-    `!`. suffix: what follows a register or a float, such as "H0_H0".
+    "tmem" (an address of tensor memory in uniform register `number`, plus `offset`), "idesc" (a product's descriptor in
+    uniform register `number`), "label" (`name`), "word" (a special register or another name). negated, absolute,
+    inverted: `-`, `|x|`, and `~` or `!`. suffix: what follows a register or a float, such as "H0_H0".
     """
 
     kind: str
@@ -218,6 +219,7 @@ _REGISTER = re.compile(r"^(UR|UP|R|P|B)(Z|T|\d+)((?:\.\w+)*)$")
 _BANK = re.compile(r"^c\[0x([0-9a-f]+)\]\[([^\]]+)\]((?:\.\w+)*)$")
 _MEMORY = re.compile(r"^(?:desc\[(UR\w+)\])?\[([^\]]*)\]$")
 _DESCRIPTOR = re.compile(r"^gdesc\[UR(\d+)\]((?:\.\w+)*)$")
+_TENSOR = re.compile(r"^(tmem|idesc)\[UR(\d+)(?:\+(-?)0x([0-9a-f]+))?\]((?:\.\w+)*)$")
 _INT = re.compile(r"^0x([0-9a-f]+)$")
 _FLOAT = re.compile(r"^\+?(?:\d+(?:\.\d+)?(?:e[+-]?\d+)?|INF|QNAN|SNAN)(?:\.(H[01]))?$")
 _TARGET = re.compile(r"^`\(([^)]+)\)$")
@@ -247,6 +249,9 @@ def operand(text: str) -> Operand:
         )
     if (found := _DESCRIPTOR.match(text)) and not (negated or inverted or absolute):
         return Operand("gdesc", int(found[1]), suffix=found[2].lstrip("."))
+    if (found := _TENSOR.match(text)) and not (negated or inverted or absolute):
+        offset = int(found[4] or "0", 16) * (-1 if found[3] else 1)
+        return Operand(found[1], int(found[2]), suffix=found[5].lstrip("."), offset=offset)
     if found := _INT.match(text):
         return Operand("int", value=-int(found[1], 16) if negated else int(found[1], 16), absolute=absolute,
                        inverted=inverted)  # fmt: skip

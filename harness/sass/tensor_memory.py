@@ -1,0 +1,288 @@
+"""Tensor memory of a block: its allocation, loads and stores of it by warps, and commits (UTCATOMSWS, LDTM, STTM,
+UTCBAR).
+
+The memory, and the cell of each register, are those of tcgen05 (`ptxdiff.emulator.kernel.tcgen05`). Operations are
+complete when they are issued, so what waits for them does nothing, and machine code that does not wait is not detected:
+the PTX emulator looks for it, and for races in tensor memory.
+
+Cells that were never written hold bits chosen at random, as registers do. ptxas keeps book of allocations in three
+words of the shared memory that belongs to the driver: at 0x54 the parts of 32 columns that are held, at 0x58 the first
+part of each allocation, at 0x5c whether the block allocates no more.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+
+from ptxdiff.emulator.kernel.tcgen05.loads import PER_COUNT, image
+from ptxdiff.emulator.kernel.tcgen05.memory import CELLS, COLUMNS, TensorMemory, cell
+from ptxdiff.emulator.numeric.vectorise import Array
+from ptxdiff.sass import async_copy
+from ptxdiff.sass.control import refuse
+from ptxdiff.sass.cubin import MachineCode
+from ptxdiff.sass.machine import _WARP, Lanes, Machine, MachineStep
+from ptxdiff.sass.matrices import Act, whole_warps
+from ptxdiff.sass.shared import SharedBlocks
+from ptxdiff.sass.text import MachineFault, MachineInstruction, Operand, plain
+
+_PART = 32
+"""Columns that a bit of an allocation stands for."""
+_QUARTERS = 4
+
+
+class BlocksTensorMemory:
+    """The tensor memory of the blocks that run together on a machine."""
+
+    def __init__(self, machine: Machine) -> None:
+        blocks = machine.lanes // machine.threads
+        self.memory = TensorMemory(blocks)
+        self.memory.split[:] = 1  # each cell has its own records
+        self.memory.undefined[:] = 0
+        self.memory.words = machine.random.integers(0, 1 << 32, blocks * CELLS, np.uint32)
+        self.machine = machine
+        self.collectors: dict[tuple[int, str], tuple[str, Array, int]] = {}
+        self.accumulators: dict[tuple[object, ...], object] = {}
+
+    @classmethod
+    def of(cls, machine: Machine) -> BlocksTensorMemory:
+        """That of a machine."""
+        if machine.tensor is None:
+            machine.tensor = cls(machine)
+        assert isinstance(machine.tensor, cls)
+        return machine.tensor
+
+    def allocate(self, block: int, parts: int) -> int | None:
+        """The first of as many parts that were free; None if there are none."""
+        # The step that allocates is for the emulator's messages alone.
+        first = self.memory.allocate(None, [block], parts * _PART)  # type: ignore[arg-type]
+        if first is None:
+            return None
+        some = np.zeros((128, COLUMNS), np.bool_)
+        some[:, first : first + parts * _PART] = True
+        self._forget(block * CELLS + np.flatnonzero(some))
+        return first // _PART
+
+    def free(self, instruction: MachineInstruction, block: int, kept: int) -> None:
+        """Free all allocations without a part in a mask. Raises MachineFault if it keeps a part of one."""
+        for held in list(self.memory.held[block]):
+            mask = (1 << held.count // _PART) - 1 << held.first // _PART
+            if kept & mask == mask:
+                continue
+            if kept & mask:
+                raise MachineFault(f"{instruction.text}: frees a part of {held.count} columns of tensor memory")
+            self.memory.free(held.step, block, held)
+            self.memory.undefined[block * CELLS : (block + 1) * CELLS] = 0
+
+    def _forget(self, cells: Array) -> None:
+        self.memory.words[cells] = self.machine.random.integers(0, 1 << 32, len(cells), np.uint32)
+        self.memory.undefined[cells] = 0
+
+    def settle(self, cells: Array) -> None:
+        """Give the undefined bits of cells bits chosen at random."""
+        memory = self.memory
+        bad = memory.undefined[cells]
+        if bad.any():
+            noise = self.machine.random.integers(0, 1 << 32, bad.shape, np.uint32)
+            memory.words[cells] = memory.words[cells] & ~bad | noise & bad
+            memory.undefined[cells] = 0
+
+    def refuse_free(self, instruction: MachineInstruction, cells: Array) -> None:
+        """Raise MachineFault for cells that are not allocated."""
+        bad = ~self.memory.open[cells // CELLS, cells % COLUMNS]
+        if bad.any():
+            number = int(cells[bad][0])
+            at = f"lane {number % CELLS // COLUMNS}, column {number % COLUMNS}"
+            raise MachineFault(f"{instruction.text}: {at} of tensor memory is not allocated")
+
+
+# Allocation -------------------------------------------------------------------------------------------------------
+
+
+def _allocation(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
+    """UTCATOMSWS.FIND_AND_SET.ALIGN: find free parts of 32 columns and hold them: whether there were some, and the
+    first. UTCATOMSWS.AND: hold only those of a mask from then on."""
+    words, operands, guard = instruction.modifiers, instruction.operands, instruction.guard
+    if guard is not None and guard.kind != "UP":
+        raise refuse(instruction, "has a predicate of lanes")
+    if words == ("AND",) and len(operands) == 2 and operands[0] == Operand("UR", -1) and plain(operands[1], "UR"):
+        kept = operands[1]
+
+        def free(machine: Machine, lanes: Lanes, count: int) -> None:
+            tensor, held = BlocksTensorMemory.of(machine), machine.uniform_register(kept.number)
+            for warp in _warps(machine, lanes):
+                tensor.free(instruction, warp * _WARP // machine.threads, int(held[warp]))
+
+        return Act(instruction, free)
+    known = words == ("FIND_AND_SET", "ALIGN") and len(operands) == 3
+    if not known or not plain(operands[0], "UP") or not all(plain(o, "UR") for o in operands[1:]):
+        raise refuse(instruction)
+    found, to, asked = operands
+
+    def allocate(machine: Machine, lanes: Lanes, count: int) -> None:
+        tensor = BlocksTensorMemory.of(machine)
+        for warp in _warps(machine, lanes):
+            parts = int(machine.uniform_register(asked.number)[warp])
+            if parts not in (1, 2, 4, 8, 16):
+                raise MachineFault(f"{instruction.text}: {parts} parts of 32 columns of tensor memory")
+            first = tensor.allocate(warp * _WARP // machine.threads, parts)
+            machine.write_uniform("UP", found.number, np.array([warp]), np.array([first is not None], np.uint8))
+            # What the register gets where there are none is not known; the code asks again.
+            value = machine.random.integers(0, 1 << 32) if first is None else first
+            machine.write_uniform("UR", to.number, np.array([warp]), np.array([value], np.uint32))
+
+    return Act(instruction, allocate)
+
+
+def _warps(machine: Machine, lanes: Lanes) -> list[int]:
+    warps: list[int] = np.unique((machine._all if lanes is None else lanes) // _WARP).tolist()
+    return warps
+
+
+def _no_more(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
+    """UVIRTCOUNT.DEALLOC.SMPOOL, where tcgen05.relinquish_alloc_permit is: other kernels may allocate now."""
+    sizes = instruction.operands
+    if instruction.modifiers != ("DEALLOC", "SMPOOL") or len(sizes) != 1 or not plain(sizes[0], "int"):
+        raise refuse(instruction)
+    return Act(instruction, _nothing)
+
+
+def _nothing(machine: Machine, lanes: Lanes, count: int) -> None:
+    """Time does not pass, and there is no other kernel."""
+
+
+def _sleep(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
+    """NANOSLEEP, with a constant; with other words see `async_copy`."""
+    operands = instruction.operands
+    if not instruction.modifiers and len(operands) == 1 and plain(operands[0], "int", "R"):
+        return Act(instruction, _nothing)
+    return async_copy.ASYNC_COPIES["NANOSLEEP"](instruction, code)
+
+
+def _trap(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
+    """BPT.TRAP 0x1 ends a kernel with an error: PTX's trap, and what ptxas makes of a wrong deallocation."""
+    if instruction.modifiers != ("TRAP",) or instruction.operands != (Operand("int", value=1),):
+        raise refuse(instruction)
+
+    def trap(machine: Machine, lanes: Lanes, count: int) -> None:
+        lane = 0 if lanes is None else int(lanes[0])
+        raise MachineFault(f"thread {lane % machine.threads} runs a trap at 0x{instruction.address:x}")
+
+    return Act(instruction, trap)
+
+
+# Loads and stores -------------------------------------------------------------------------------------------------
+
+_SHAPES = {"": "32x32b", "16dp64bit": "16x64b", "16dp128bit": "16x128b", "16dp256bit": "16x256b",
+           "16dp32bit_t0_t15": "16x32bx2", "16dp32bit_t16_t31": "16x32bx2"}  # fmt: skip
+_WORDS = re.compile(
+    r"(16dp64bit|16dp128bit|16dp256bit|16dp32bit_t0_t15|16dp32bit_t16_t31|)\.?(?:x(2|4|8|16|32|64|128))?"
+    r"\.?(PACK16BIT|EXPAND16BIT|)"
+)
+
+
+def _access(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
+    """LDTM and STTM: registers of a warp, and cells of its quarter of the lanes."""
+    loads = instruction.opcode == "LDTM"
+    words = _WORDS.fullmatch(".".join(instruction.modifiers))
+    if words is None or len(instruction.operands) != 2 or words[3] == ("EXPAND16BIT" if loads else "PACK16BIT"):
+        raise refuse(instruction)
+    data, where = instruction.operands if loads else instruction.operands[::-1]
+    shape, packed = _SHAPES[words[1]], bool(words[3])
+    count_of = PER_COUNT[shape] * int(words[2] or 1)
+    # RZ stands for all registers of a store. Those of other accesses are within the 255 that there are.
+    zeros = not loads and data.number == -1
+    if (
+        where.kind != "tmem"
+        or where.suffix
+        or not plain(data, "R")
+        or not (zeros or 0 <= data.number <= 255 - count_of)
+    ):
+        raise refuse(instruction)
+    lane, column = image(shape, int(words[2] or 1), packed, 0)
+    takes_part = np.ones(_WARP, np.bool_)
+    if words[1].startswith("16dp32bit"):
+        takes_part = np.arange(_WARP) // 16 == (words[1] == "16dp32bit_t16_t31")
+
+    def cells_of(machine: Machine, warps: Array) -> Array:
+        given = machine.uniform_register(where.number)[warps].astype(np.int64) + where.offset & 0xFFFFFFFF
+        row, first = given >> 16, given & 0xFFFF
+        quarter = warps % (machine.threads // _WARP) % _QUARTERS * 32
+        if ((row != quarter) & ((shape == "32x32b") | (row != quarter + 16))).any():
+            raise MachineFault(f"{instruction.text}: a warp accesses lanes of tensor memory that are not its own")
+        columns = column + first[:, None, None]
+        if columns.max() + packed >= COLUMNS:
+            raise MachineFault(f"{instruction.text}: a column of tensor memory above {COLUMNS - 1}")
+        blocks = warps * _WARP // machine.threads
+        return np.asarray(blocks[:, None, None] * CELLS + cell(lane + row[:, None, None], columns))[:, :, takes_part]
+
+    def access(machine: Machine, lanes: Lanes, count: int) -> None:
+        warps = whole_warps(machine, lanes, instruction)
+        tensor, cells = BlocksTensorMemory.of(machine), cells_of(machine, warps)
+        tensor.refuse_free(instruction, cells)
+        if packed:
+            tensor.refuse_free(instruction, cells + 1)
+        words_of, mine = tensor.memory.words, machine._all if lanes is None else lanes
+        own = mine.reshape(-1, _WARP)[:, takes_part]
+        for number in range(count_of):
+            some, register = cells[:, number], -1 if zeros else data.number + number
+            if loads:
+                found = words_of[some]
+                if packed:
+                    found = found & np.uint32(0xFFFF) | words_of[some + 1] << np.uint32(16)
+                whole = takes_part.all()
+                machine.write("R", register, lanes if whole else own.reshape(-1), found.reshape(-1).copy())
+                continue
+            given = machine.read("R", register, own.reshape(-1)).reshape(own.shape)
+            if packed:
+                noise = machine.random.integers(0, 1 << 16, (2, *given.shape), np.uint32) << np.uint32(16)
+                words_of[some] = given & np.uint32(0xFFFF) | noise[0]
+                words_of[some + 1] = given >> np.uint32(16) | noise[1]
+            else:
+                words_of[some] = given
+
+    return Act(instruction, access)
+
+
+# Commits ----------------------------------------------------------------------------------------------------------
+
+
+def _commit(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
+    """UTCBAR: the operations that a thread has issued arrive at an mbarrier when they are complete, so at once."""
+    operands, guard = instruction.operands, instruction.guard
+    if instruction.modifiers or len(operands) != 2 or operands[1] != Operand("UR", -1):
+        raise refuse(instruction)
+    if not async_copy._is_uniform(operands[0]) or (guard is not None and guard.kind != "UP"):
+        raise refuse(instruction)
+    where = operands[0].uniform
+    assert where is not None
+
+    def commit(machine: Machine, lanes: Lanes, count: int) -> None:
+        shared, every = SharedBlocks.of(machine), machine._all if lanes is None else lanes
+        warps, first = np.unique(every // _WARP, return_index=True)
+        for warp, lane in zip(warps.tolist(), every[first].tolist(), strict=True):
+            at = machine.uniform_register(where.number)[warp : warp + 1].astype(np.int64)
+            one = np.array([lane])
+            place = int(shared.places(instruction, at, async_copy._SIZE, one)[0])
+            found = async_copy._barrier_at(shared, instruction, place)
+            if found.pending < 1:
+                raise MachineFault(f"{instruction.text}: an arrival that the phase of the mbarrier does not take")
+            shared.order.tick()
+            found.pending -= 1
+            found.arrive(shared.order, shared.order.release(one))
+            found.settle(shared.order)
+
+    return Act(instruction, commit)
+
+
+TENSOR_MEMORY: dict[str, Callable[[MachineInstruction, MachineCode], MachineStep]] = {
+    "UTCATOMSWS": _allocation,
+    "UVIRTCOUNT": _no_more,
+    "NANOSLEEP": _sleep,
+    "BPT": _trap,
+    "LDTM": _access,
+    "STTM": _access,
+    "UTCBAR": _commit,
+}

@@ -1,0 +1,99 @@
+"""Allocation, loads and stores of tensor memory in machine code give the bits of the PTX, and find mistakes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ptxdiff import run_ptx
+from ptxdiff.emulator.errors import UndefinedBits
+from ptxdiff.emulator.kernel.tcgen05.loads import PER_COUNT
+from ptxdiff.sass import tensor_memory
+from ptxdiff.sass.text import MachineFault, Unsupported
+from ptxdiff.triton.targets import probe
+from tests.support.emulator import tensor_memory_text as tm
+from tests.support.sass.assembly import run
+
+SHAPES = [("32x32b", 1), ("32x32b", 16), ("16x64b", 4), ("16x128b", 2), ("16x256b", 2), ("16x32bx2", 4)]
+
+
+def ran(kernel: str, count: int, words: int = 32, **options: object) -> np.ndarray:
+    """What 128 threads store, `count` words each."""
+    if not probe()["sm_100a"].available:
+        pytest.skip("no ptxas for sm_100a")
+    data = np.random.default_rng(1).integers(0, 1 << 32, 128 * words, np.uint32)
+    out = np.zeros(128 * count, np.uint32)
+    run_ptx(kernel, 1, 128, data, out, shared=16384, **options)
+    return out
+
+
+def moved(shape: str, num: int, packed: bool, stores: bool = True) -> str:
+    """A kernel that fills 32 columns, stores to some of them in a shape, and loads from others in this shape."""
+    count = PER_COUNT[shape] * num
+    behind = ", 5" if shape == "16x32bx2" else ""
+    fill = f"{tm.loaded(32)}  tcgen05.st.sync.aligned.32x32b.x32.b32 [%own], {tm.registers(10, 32)};\n"
+    store = f"  tcgen05.st.sync.aligned.{shape}.x{num}.b32 [%own+1]{behind}, {tm.registers(10, count)};\n" * stores
+    load = f"  tcgen05.ld.sync.aligned.{shape}.x{num}{'.pack::16b' * packed}.b32 {tm.registers(100, count)}, "
+    waits = "  tcgen05.wait::{}.sync.aligned;\n"
+    body = fill + waits.format("st") + store + waits.format("st") + f"{load}[%own]{behind};\n" + waits.format("ld")
+    return tm.text(body + tm.stored(count, 100), columns=32)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(("shape", "num"), SHAPES)
+def test_loads_and_stores_give_the_bits_of_the_ptx(shape: str, num: int, packed: bool) -> None:
+    kernel, count = moved(shape, num, packed), PER_COUNT[shape] * num
+    wanted = ran(kernel, count)
+    assert len(np.unique(wanted)) > 100
+    np.testing.assert_array_equal(ran(kernel, count, level="sass", opt=3), wanted)
+
+
+@pytest.mark.parametrize("level", [0, 3])
+def test_stores_of_halves_give_the_bits_of_the_ptx(level: int) -> None:
+    halves = "  tcgen05.st.sync.aligned.16x64b.x2.unpack::16b.b32 [%own], {%r10, %r11};\n"
+    load = "  tcgen05.ld.sync.aligned.16x64b.x2.pack::16b.b32 {%r20, %r21}, [%own];\n"
+    body = f"{tm.loaded(2)}{halves}  tcgen05.wait::st.sync.aligned;\n{load}  tcgen05.wait::ld.sync.aligned;\n"
+    kernel = tm.text(body + tm.stored(2, 20), columns=32)
+    np.testing.assert_array_equal(ran(kernel, 2, 2, level="sass", opt=level), ran(kernel, 2, 2))
+
+
+def test_cells_that_nobody_wrote_are_undefined() -> None:
+    body = "  tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r10}, [%own];\n  tcgen05.wait::ld.sync.aligned;\n"
+    with pytest.raises(UndefinedBits):
+        ran(tm.text(body + tm.stored(1), columns=32), 1, level="sass", opt=3)
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    (("[%own+1]", "[%own+-8]"), "not allocated"),
+        (("[%own+1]", "[%own+40]"), "above 511"),
+    (("[%own+1]", "[%base+1]"), "lanes of tensor memory that are not its own"),
+    (("%base, 32;", "%base, 64;"), "trap"),  # ptxas compares with what it noted at the allocation
+])  # fmt: skip
+def test_mistakes_are_found(change: tuple[str, str], words: str) -> None:
+    kernel = moved("32x32b", 4, False)
+    assert change[0] in kernel
+    with pytest.raises(MachineFault, match=words):
+        ran(kernel.replace(*change), 4, level="sass", opt=3)
+
+
+def swapped(right, shape: str, num: int, *more):
+    """The cells of a shape, of 16x256b those of 16x128b."""
+    return right("16x128b", 2 * num, *more) if shape == "16x256b" else right(shape, num, *more)
+
+
+def test_a_planted_layout_gives_other_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = moved("16x256b", 2, False, stores=False)
+    wanted, right = ran(kernel, 8), tensor_memory.image
+    monkeypatch.setattr(tensor_memory, "image", lambda shape, num, *more: swapped(right, shape, num, *more))
+    assert (ran(kernel, 8, level="sass", opt=3) != wanted).any()
+
+
+@pytest.mark.parametrize("text", [
+    "LDTM.x3 R4, tmem[UR4]", "LDTM.EXPAND16BIT R4, tmem[UR4]", "STTM.PACK16BIT tmem[UR4], R4", "LDTM RZ, tmem[UR4]",
+    "LDTM.x2.FOO R4, tmem[UR4]", "LDTM.x4 R252, tmem[UR4]", "UTCATOMSWS.OR URZ, UR4", "UTCATOMSWS.AND UR5, UR4",
+    "UTCATOMSWS.FIND_AND_SET UP0, UR4, UR4", "UTCBAR.MULTICAST [UR4], URZ", "UTCBAR [UR4], UR6", "BPT.TRAP 0x2",
+    "UVIRTCOUNT.ALLOC.SMPOOL 0x80", "NANOSLEEP.FOO 0x64", "MOV.SPILL R4, R5", "R2UR.FILL UR4, UR5",
+])  # fmt: skip
+def test_what_is_not_known_is_refused(text: str) -> None:
+    with pytest.raises(Unsupported):
+        run(f"{text}\nEXIT", [])

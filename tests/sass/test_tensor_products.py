@@ -1,0 +1,160 @@
+"""Products in tensor memory, and copies to it, in machine code give the bits of the references."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ptxdiff import run_ptx
+from ptxdiff.sass import tensor_products
+from ptxdiff.sass.text import MachineFault, Unsupported
+from ptxdiff.triton.targets import probe
+from tests.support.emulator import tensor_memory_text as tm
+from tests.support.emulator.tensor_products import (
+    PRODUCTS,
+    SCALE_A,
+    SCALE_B,
+    SCALED,
+    Product,
+    accumulator,
+    drawn,
+    expected,
+    put,
+    ran,
+    scaled_reference,
+    scales,
+)
+from tests.support.sass.assembly import run
+
+TARGET = "sm_100a"
+DENSE = [p for p in PRODUCTS if not p.ws]
+
+
+@pytest.fixture
+def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Let `tensor_memory_text.run` run machine code of this level of ptxas."""
+    if not probe()[TARGET].available:
+        pytest.skip(f"no ptxas for {TARGET}")
+
+    def as_machine_code(kernel: str, data: np.ndarray, out: np.ndarray, shared: int = 65536) -> np.ndarray:
+        kernel = kernel.replace(".version 8.7", ".version 8.8")  # which has .block32
+        run_ptx(kernel, 1, 128, data, out, level="sass", opt=request.param, shared=shared)
+        return out
+
+    monkeypatch.setattr(tm, "run", as_machine_code)
+    return int(request.param)
+
+
+def name(product: Product) -> str:
+    return f"{product.kind}-{product.a}-{product.d}-{product.m}-{product.across}-{product.swizzle}-{product.size}"
+
+
+def multiplied(product: Product, **options: object) -> tuple[np.ndarray, np.ndarray]:
+    """What the machine code gives, and what the reference does."""
+    a, b = drawn(product, 1)
+    c, cells = accumulator(product, 2, 64 if product.n > 16 else 32)
+    if not product.scale:
+        return ran(product, a, b, cells, enable=1, **options), expected(product, a, b, c)
+    x, y = scales(product, 12)
+    put(cells, SCALE_A, x, product.parts[0])
+    put(cells, SCALE_B, y, product.parts[1])
+    return ran(product, a, b, cells, enable=1, **options), scaled_reference(product, a, b, x, y, c)
+
+
+@pytest.mark.parametrize("level", [3], indirect=True)
+@pytest.mark.parametrize("product", [*DENSE, *SCALED], ids=name)
+def test_products_give_the_bits_of_the_references(product: Product, level: int) -> None:
+    np.testing.assert_array_equal(*multiplied(product))
+
+
+@pytest.mark.parametrize("level", [0], indirect=True)
+@pytest.mark.parametrize("product", [*DENSE[:10:3], *SCALED[1::3]], ids=name)
+def test_products_without_optimisation(product: Product, level: int) -> None:
+    np.testing.assert_array_equal(*multiplied(product))
+
+
+@pytest.mark.parametrize("level", [0, 3], indirect=True)
+def test_a_product_without_its_accumulator(level: int) -> None:
+    product = DENSE[0]
+    a, b = drawn(product, 3)
+    c, cells = accumulator(product, 4, 16)
+    np.testing.assert_array_equal(ran(product, a, b, cells), expected(product, a, b, np.zeros_like(c)))
+
+
+@pytest.mark.parametrize("level", [0, 3], indirect=True)
+def test_disabled_lanes_and_a_divided_accumulator(level: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    product = DENSE[0]
+    a, b = drawn(product, 7)
+    c, cells = accumulator(product, 8, 16)
+    masks = "  mov.b32 %r280, 0x0000ff00;\n  mov.b32 %r281, 0;\n  mov.b32 %r282, -1;\n  mov.b32 %r283, 1;\n"
+    whole, issue = tm.product, "  @%first tcgen05.mma"
+    monkeypatch.setattr(tm, "product", lambda *given: whole(*given).replace(issue, masks + issue))
+    got = ran(product, a, b, cells, enable=1, operands="%a, %b, %x, {%r280, %r281, %r282, %r283}, %p0, 3")
+    wanted = expected(product, a, b, (c.view(np.float32) / 8).astype(np.float32).view(np.uint32))
+    off = [*range(8, 16), *range(64, 97)]
+    wanted[off] = c[off]
+    np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.parametrize("level", [3], indirect=True)
+@pytest.mark.parametrize("product", [p for p in PRODUCTS if p.ws][-1:], ids=name)
+def test_what_is_not_known_yet_is_refused(product: Product, level: int) -> None:
+    with pytest.raises(Unsupported, match=r"UTCHMMA\.\w*WS"):
+        multiplied(product)
+
+
+@pytest.mark.parametrize("level", [3], indirect=True)
+@pytest.mark.parametrize("planted", ["kind", "scales", "enabled"])
+def test_a_planted_mistake_gives_other_bits(planted: str, level: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    product = SCALED[0] if planted == "scales" else DENSE[4]
+    right = tensor_products.products._product
+
+    def wrong(frame, step, lane, given):
+        if planted == "scales":
+            given[4], given[5] = given[5], given[4]
+        elif planted == "enabled":
+            given[-1] = 0
+        right(frame, step, lane, given)
+
+    if planted == "kind":
+        monkeypatch.setattr(tensor_products, "_kind", lambda kind, descriptor: kind)
+        with pytest.raises(MachineFault, match="instruction descriptor"):
+            multiplied(product)
+        return
+    monkeypatch.setattr(tensor_products.products, "_product", wrong)
+    got, wanted = multiplied(product)
+    assert (got != wanted).any()
+
+
+COPIES = [
+    "128x256b", "4x256b", "128x128b", "64x128b.warpx2::02_13", "64x128b.warpx2::01_23", "32x128b.warpx4",
+    "128x256b.b8x16.b4x16_p64", "32x128b.warpx4.b8x16.b6x16_p32",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", COPIES)
+@pytest.mark.parametrize("level", [0, 3], indirect=True)
+def test_copies_give_the_bits_of_the_ptx(shape: str, level: int) -> None:
+    code = tensor_products.copies.operands.MatrixDescriptor(
+        tm.BASE + tm.DATA, 128, 256, tensor_products.copies.operands.SWIZZLES[0]
+    ).code
+    fill = f"{tm.loaded(16)}  tcgen05.st.sync.aligned.32x32b.x16.b32 [%own], {tm.registers(10, 16)};\n"
+    copy = f"  mov.b64 %a, {code};\n  @%first tcgen05.cp.cta_group::1.{shape} [%base+4], %a;\n{tm.waited()}"
+    read = f"  tcgen05.ld.sync.aligned.32x32b.x16.b32 {tm.registers(10, 16)}, [%own];\n"
+    waits = "  tcgen05.wait::{};\n  bar.sync 0;\n"
+    body = fill + waits.format("st.sync.aligned") + copy + read + waits.format("ld.sync.aligned") + tm.stored(16)
+    kernel = tm.text(body, 2048)
+    data = np.random.default_rng(3).integers(0, 1 << 32, 2048, np.uint32)
+    wanted, got = (np.zeros(2048, np.uint32) for _ in range(2))
+    run_ptx(kernel, 1, 128, data, wanted, shared=16384)
+    assert (wanted != data).any()
+    np.testing.assert_array_equal(tm.run(kernel, data, got, 16384), wanted)
+
+
+@pytest.mark.parametrize("text", [
+    "UTCHMMA gdesc[UR6], gdesc[UR8], tmem[UR5], tmem[UR10], idesc[UR11], UP2",  # sm_80 has none
+    "UTCCP.T.S tmem[UR5+0x4], gdesc[UR6]",
+])  # fmt: skip
+def test_other_targets_have_none(text: str) -> None:
+    with pytest.raises(Unsupported):
+        run(f"{text}\nEXIT", [])
