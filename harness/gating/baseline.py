@@ -35,13 +35,34 @@ from ptxdiff.records import (
 LONGEST_NAME = 180
 
 
+AROUND = "around"
+"""The one part of the dependencies of a result in a baseline."""
+
+_NOT_AROUND = ("kernels in it", "installed plugins")
+
+
+def around(result: Result) -> dict[str, str]:
+    """One digest of what a result depends on besides the definition, as a baseline stores it; empty if it is not known.
+
+    Without kernels in the case file, which the definition covers, and without the versions of installed plugins, which
+    are other ones on other machines. Of files that the code opened the contents count, not their places.
+    """
+    if not result.dependencies or AROUND in result.dependencies:
+        return dict(result.dependencies)
+    parts = {name: part for name, part in result.dependencies.items() if name not in _NOT_AROUND}
+    return {AROUND: text_hash(repr((sorted(parts.items()), sorted(result.opened.values()))))[:_DIGITS]}
+
+
+_DIGITS = 8
+
+
 class BaselineError(ValueError):
     """A baseline is missing or cannot be read. The message says where, and how to make one."""
 
 
 def accepted(run: RunRecords) -> RunRecords:
     """The part of a run that a baseline stores: keys, verdicts, evidence, judged shares, digests, errors, resources,
-    definitions, speed, and what is proved.
+    definitions and what stands around them, speed, and what is proved.
     """
     results = [
         Result(
@@ -63,6 +84,7 @@ def accepted(run: RunRecords) -> RunRecords:
             fingerprint=r.fingerprint,
             body=r.body,
             ptxas=r.ptxas,
+            dependencies=around(r),
         )
         for r in run.results
     ]

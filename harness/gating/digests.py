@@ -21,9 +21,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ptxdiff.gating.baseline import BaselineError, file_name, listed, refuse_deleted, refuse_strangers
+from ptxdiff.gating.baseline import AROUND, BaselineError, around, file_name, listed, refuse_deleted, refuse_strangers
 from ptxdiff.gating.gate import ACCEPTED, HELD, RUN, WHOLE_ITEM, Decision, Objection, Policy, gate, known, weakest
-from ptxdiff.records import EVIDENCE, VERDICTS, Block, Key, Result, Run, RunRecords, Seal, Share
+from ptxdiff.records import (
+    EVIDENCE,
+    VERDICTS,
+    Block,
+    Key,
+    Result,
+    Run,
+    RunRecords,
+    Seal,
+    Share,
+    evidence_of_passes,
+    passes,
+)
 from ptxdiff.records.seal import SealError
 
 SCHEMA = 1
@@ -72,6 +84,7 @@ def _condensed(results: Sequence[Result]) -> Iterator[Result]:
         fingerprint=_short(known) if known else {},
         body=_digest(bodies) if bodies and key.backend == "assembler" else "",
         reused=next((r.reused for r in results if r.reused), ""),
+        dependencies=next((around(r) for r in results if r.dependencies), {}),
     )
     yield whole
     for name, members in sorted(rows.items()):
@@ -85,7 +98,8 @@ JUDGING = ("inputs", "meets", "policy", "reference", "targets")
 
 def _short(definition: Mapping[str, str]) -> dict[str, str]:
     """A definition as one digest, with short ones of the parts that decide how results are judged."""
-    parts = {n: definition[n][:_PART] for n in JUDGING if n in definition and " " not in definition[n]}
+    # What cannot be compared with another process equals nothing, as in the digest of the whole.
+    parts = {n: (_digest(d) if " " in d else d)[:_PART] for n in JUDGING if (d := definition.get(n))}
     return {"definition": _digest(sorted(definition.items())), **parts}
 
 
@@ -133,6 +147,8 @@ def decided(run: RunRecords, baseline: RunRecords, policy: Policy) -> Decision:
         )
 
     found = gate(alike(condensed(run)), alike(baseline), policy)
+    by_evidence = {str(e): n for e, n in evidence_of_passes(run.results).items()}
+    found = replace(found, passes=passes(run.results), totals={"baseline": len(baseline.results)} | by_evidence)
     if not older:
         return found
     text = (
@@ -251,6 +267,7 @@ def _cell(results: Sequence[Result]) -> dict[str, Any]:
         "evidence": whole.evidence if whole.evidence != "none" else "",
         "diagnosis": whole.diagnosis,
         "ptx": whole.body,
+        AROUND: whole.dependencies.get(AROUND, ""),
         "total": whole.total,
         "unchecked": whole.unchecked,
         "seeds": whole.seed,
@@ -359,6 +376,7 @@ def _expanded(line: Mapping[str, Any]) -> Iterator[Result]:
                 instructions={"all": cell["instructions"]} if "instructions" in cell else {},
                 fingerprint=cell.get("own") or _definition_of(line),
                 body=cell.get("ptx", ""),
+                dependencies={AROUND: cell[AROUND]} if AROUND in cell else {},
                 total=cell.get("total", 0),
                 unchecked=cell.get("unchecked", 0),
                 seed=cell.get("seeds", 0),

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
 from ptxdiff.backends import BACKENDS
-from ptxdiff.gating.baseline import LIST, proof_subject
+from ptxdiff.gating.baseline import LIST, around, proof_subject
 from ptxdiff.records import (
     ALONE,
     DECLARED,
@@ -100,6 +100,7 @@ def gate(run: RunRecords, baseline: RunRecords, policy: Policy | None = None) ->
     comparison = compare(baseline, run)
     redefined = {(d.key.case, d.key.variant) for d in comparison.of("definition")}
     judged_anew = {(d.key.case, d.key.variant) for d in comparison.of("definition") if _JUDGING.intersection(_parts(d))}
+    judged_anew |= (moved := (redefined & _moved_around(run, baseline)) - judged_anew)
     findings = [
         *_run_as_a_whole(run),
         *_other_run(run, baseline),
@@ -116,7 +117,7 @@ def gate(run: RunRecords, baseline: RunRecords, policy: Policy | None = None) ->
         *_less_judged(run, baseline),
         *_counts(run, baseline),
         *_facts_lost(run, baseline),
-        *_moved(comparison, redefined, judged_anew),
+        *_moved(comparison, redefined, judged_anew, moved),
         *_models(run, baseline, redefined, _cells(comparison.of("ptx")), policy),
         *_regressions(comparison, policy),
         *(_untimed(run, baseline) if policy.speed else ()),
@@ -438,6 +439,21 @@ def _executed(r: Result) -> bool:
     return r.verdict == "pass" and r.key.backend != "assembler"
 
 
+def _moved_around(run: RunRecords, baseline: RunRecords) -> set[tuple[str, str]]:
+    """The variants (case, name) with items whose modules, opened files or settings are not those of the baseline.
+
+    A reference may get there what no walk from it sees. A baseline of an older form does not say it.
+    """
+    before: dict[tuple[str, ...], set[str]] = defaultdict(set)
+    for r in baseline.results:
+        before[*r.key.item, r.key.assembler].update(around(r).values())
+    return {
+        (r.key.case, r.key.variant)
+        for r in run.results
+        if (accepted := before.get((*r.key.item, r.key.assembler))) and not accepted.issuperset(around(r).values())
+    }
+
+
 _JUDGING = frozenset(("reference", "policy", "meets", "differs"))
 """Parts of a definition that decide which bits are right."""
 
@@ -448,11 +464,15 @@ def _parts(definition: Change) -> list[str]:
 
 
 def _moved(
-    comparison: Comparison, redefined: set[tuple[str, str]], judged_anew: set[tuple[str, str]]
+    comparison: Comparison,
+    redefined: set[tuple[str, str]],
+    judged_anew: set[tuple[str, str]],
+    moved: set[tuple[str, str]],
 ) -> Iterator[Objection]:
     """Bits, errors and verdicts that differ from the baseline. For a variant with a new definition they are remarks.
 
-    But not if what judges the bits has changed as well: then nothing that was accepted says that they are right.
+    But not if what judges the bits has changed as well: then nothing that was accepted says that they are right. moved:
+    the variants of which only what stands around their definition may say that.
     """
     groups: dict[tuple[str, str, str, str, str], list[Change]] = defaultdict(list)
     for d in comparison.of("bits", "ulp", "evidence", "inputs"):
@@ -476,7 +496,10 @@ def _moved(
             "inputs": f"other inputs than the baseline's on {where}, {len(members)} results: bits not compared",
         }[kind]
         if code == CORRECTNESS and (case, variant) in judged_anew:
-            text += "; what judges it changed too (reference or policy): review both, then --accept"
+            what = "what judges it changed too (reference or policy)"
+            if (case, variant) in moved:
+                what = "a module, a file or a setting changed too, which may decide what is right"
+            text += f"; {what}: review both, then --accept"
         yield Objection(code, f"{case}::{variant}", text + ("; its definition changed" if anew else ""))
     yield from _verdicts(comparison)
 

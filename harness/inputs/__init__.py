@@ -11,6 +11,6 @@ threshold), `rounding` (operands whose product, sum or quotient ties, cancels or
 the set, not on the order of running, so the same set of the same case is equal everywhere.
 """
 
-from ptxdiff.inputs.sets import InputSet, constant_set, input_sets, named_set, stratified, word_sets
+from ptxdiff.inputs.sets import InputSet, constant_sets, input_sets, named_set, stratified, word_sets
 
-__all__ = ["InputSet", "constant_set", "input_sets", "named_set", "stratified", "word_sets"]
+__all__ = ["InputSet", "constant_sets", "input_sets", "named_set", "stratified", "word_sets"]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxdiff.inputs.constants import constant_inputs
+from ptxdiff.inputs.constants import constant_inputs, made_together
 from ptxdiff.inputs.edges import edge_units, product
 from ptxdiff.inputs.generated import Counted, CountedTuples, Generator, Stratified
 from ptxdiff.inputs.intermediate import intermediate_inputs
@@ -103,25 +103,27 @@ def input_sets(case: Case, case_name: str, effort: str) -> list[InputSet]:
     return list(_input_sets(case, case_name, effort))
 
 
-def constant_set(case: Case, case_name: str, effort: str, variant: Variant) -> InputSet | None:
-    """The set `constants/2` of one variant; None where all inputs run, or no number leads to an input.
+def constant_sets(case: Case, case_name: str, effort: str, variant: Variant) -> list[InputSet]:
+    """The non-empty sets `constants/2` and `together/1` of one variant; none where all inputs run.
 
-    It is the one set that depends on the variant's code, because its numbers come from there.
+    These sets depend on the variant's code, because their numbers come from there. In `together/1` two inputs make a
+    number, by a product, a shift or another step.
     """
     return _constants_cached(_Ref(case), _Ref(variant), case_name, _runs_all(case, effort))
 
 
 @functools.lru_cache(maxsize=32)
-def _constants_cached(case_ref: _Ref, variant_ref: _Ref, case_name: str, everything: bool) -> InputSet | None:
+def _constants_cached(case_ref: _Ref, variant_ref: _Ref, case_name: str, everything: bool) -> list[InputSet]:
     case: Case = case_ref.of
     formats = {name: format_of(a) for name, a in case.inputs.items()}
     if everything or not formats:
-        return None
-    name = "constants/2"
-    seed = seed_of(case_name, name)
-    columns = constant_inputs(formats, constants_of(variant_ref.of), np.random.default_rng(seed))
-    made = _listed(name, seed, formats, columns, case.domain)
-    return made if made.count else None
+        return []
+    made = []
+    for name, columns_of in (("constants/2", constant_inputs), ("together/1", made_together)):
+        seed = seed_of(case_name, name)
+        columns = columns_of(formats, constants_of(variant_ref.of), np.random.default_rng(seed))
+        made.append(_listed(name, seed, formats, columns, case.domain))
+    return [s for s in made if s.count]
 
 
 def word_sets(case: Case, effort: str, variant: Variant, pack: int) -> list[InputSet]:

@@ -35,7 +35,7 @@ from typing import Any
 
 from ptxdiff.backends import BACKENDS
 from ptxdiff.backends.snippet import may_share
-from ptxdiff.inputs import InputSet, constant_set, input_sets, stratified, word_sets
+from ptxdiff.inputs import InputSet, constant_sets, input_sets, stratified, word_sets
 from ptxdiff.inputs.kernel_sets import sets_for
 from ptxdiff.jobs import Setup, block_of
 from ptxdiff.model.arguments import format_of
@@ -310,8 +310,8 @@ def _element_sets(case: Case, case_name: str, backend: str, effort: str, variant
     On a GPU, exhaustive effort samples what it cannot exhaust.
     """
     sets = input_sets(case, case_name, effort)
-    if variant is not None and (own := constant_set(case, case_name, effort, variant)) is not None:
-        sets.append(own)
+    if variant is not None:
+        sets += constant_sets(case, case_name, effort, variant)
     sampled = backend == "gpu" and effort == "exhaustive" and case.inputs and case.where is None
     if sampled and not any(s.name.startswith("exhaustive") for s in sets):
         sets.append(stratified(case, case_name, SAMPLED))

@@ -48,6 +48,8 @@ _SETUP_WORDS = (
 
 
 MARK = "--ptx-replay:"
+UNCERTAIN = "0" * 8
+"""In the place of a digest of what stands around a definition: what its code opens is not known."""
 AS_IT_IS = "the replay runs the case as it is now"
 UNKNOWN_ORIGIN = (
     f"{MARK} this token does not identify the case's definition, so the case may have changed since; {AS_IT_IS}"
@@ -64,8 +66,8 @@ class Origin:
 
     definition: of all parts of the variant's definition; it decides whether anything has changed. parts: one for each
     part, in the order of their names, so that a change can be named. body: of the PTX that ran. inputs: of a whole
-    kernel's inputs. around: of what stands around the definition, and of the files that its code opened. The last three
-    may be empty.
+    kernel's inputs. around: of what stands around the definition, and of the files that its code opened. session: of
+    the user's plugins of pytest, and of settings. The last four may be empty.
     """
 
     definition: str
@@ -73,28 +75,33 @@ class Origin:
     body: str = ""
     inputs: str = ""
     around: str = ""
+    session: str = ""
 
     @classmethod
-    def of(cls, definition: Mapping[str, str], body: str = "", inputs: str = "", around: str = "") -> Origin:
+    def of(
+        cls, definition: Mapping[str, str], body: str = "", inputs: str = "", around: str = "", session: str = ""
+    ) -> Origin:
         """The origin of a definition (`ptxdiff.model.identity.definition`), a PTX body's hash and an inputs' digest.
 
-        around: a digest of what stands around the definition (`ptxdiff.running.carry_over`).
+        around, session: digests of what stands around the definition (`ptxdiff.running.carry_over`).
         """
         known = {n: "00" if d.startswith(INCOMPARABLE) else d for n, d in definition.items()}
         parts = tuple(known[name][-2:] for name in sorted(known))
-        return cls(digest(sorted(known.items()))[:12], parts, body[:8], inputs[:8], around[:8])
+        return cls(digest(sorted(known.items()))[:12], parts, body[:8], inputs[:8], around[:8], session[:8])
 
     @classmethod
     def read(cls, word: str) -> Origin:
         """The origin that a token contains. Raises ValueError."""
-        if not re.fullmatch(r"[0-9a-f]{12}-(?:[0-9a-f]{2})+-(?:[0-9a-f]{8})?-(?:[0-9a-f]{8})?(?:-[0-9a-f]{8})?", word):
+        if not re.fullmatch(
+            r"[0-9a-f]{12}-(?:[0-9a-f]{2})+-(?:[0-9a-f]{8})?-(?:[0-9a-f]{8})?(?:-(?:[0-9a-f]{8})?){0,2}", word
+        ):
             raise ValueError(f"identity={word} is incomplete; copy the whole token")
         definition, parts, body, inputs, *around = word.split("-")
         return cls(definition, tuple(re.findall("..", parts)), body, inputs, *around)
 
     def __str__(self) -> str:
-        words = (self.definition, "".join(self.parts), self.body, self.inputs, self.around)
-        return "-".join(words if self.around else words[:-1])
+        words = (self.definition, "".join(self.parts), self.body, self.inputs, self.around, self.session)
+        return "-".join(words if self.session else words[:-1] if self.around else words[:-2])
 
     def changed(self, definition: Mapping[str, str]) -> tuple[str, ...]:
         """The names of the parts whose digests differ from a present definition; empty if all are the same."""
@@ -127,10 +134,12 @@ class Replay:
         return {n: np.resize(self.inputs[n], size).reshape(self.setup.shape) for n in case.inputs}
 
 
-def remarks(replay: Replay | None, definition: Mapping[str, str], body: str = "", around: str = "") -> tuple[str, ...]:
+def remarks(
+    replay: Replay | None, definition: Mapping[str, str], body: str = "", around: str = "", session: str = ""
+) -> tuple[str, ...]:
     """What has changed since a token was made, for the person who replays it.
 
-    body: hash of the PTX that ran. around: as in `Origin.of`.
+    body: hash of the PTX that ran. around, session: as in `Origin.of`.
     """
     if replay is None:
         return ()
@@ -141,8 +150,13 @@ def remarks(replay: Replay | None, definition: Mapping[str, str], body: str = ""
         return (f"{MARK} the case has changed since this token was made: {', '.join(found)}; {AS_IT_IS}",)
     if strange := [name for name, found in definition.items() if found.startswith(INCOMPARABLE)]:
         return (f"{MARK} cannot tell whether the {', '.join(strange)} has changed since this token was made",)
+    if around and replay.origin.around and UNCERTAIN in (around, replay.origin.around):
+        return (f"{MARK} cannot tell whether what its code opens has changed since this token was made",)
     if around and replay.origin.around and not around.startswith(replay.origin.around):
         what = "the text of its file, a module or conftest.py that it imports, or a file that it opens"
+        return (f"{MARK} what the case depends on has changed since this token was made: {what}; {AS_IT_IS}",)
+    if session and replay.origin.session and not session.startswith(replay.origin.session):
+        what = "a plugin of pytest, an option, an ini setting or an environment variable that its files name"
         return (f"{MARK} what the case depends on has changed since this token was made: {what}; {AS_IT_IS}",)
     if body and replay.origin.body and not body.startswith(replay.origin.body):
         why = "because of another Triton, or of a part of the case that no digest covers"

@@ -15,14 +15,14 @@ from ptxdiff.model.arguments import format_of
 from ptxdiff.model.compilers import twin
 from ptxdiff.model.describe import reference_name
 from ptxdiff.model.identity import digest as digest_of_values
-from ptxdiff.model.identity.dependencies import dependencies, opened, portable
+from ptxdiff.model.identity.dependencies import OF_THE_SESSION, dependencies, in_session, opened, portable
 from ptxdiff.records import UNPROVED, Result, Verdict
 from ptxdiff.records.provenance import block_digests, digest
 from ptxdiff.running import plan as planning
 from ptxdiff.running.assemblers import Chosen, label_of, option_words
 from ptxdiff.running.item import ItemPlan, ItemResults
 from ptxdiff.running.plan import WorkItem
-from ptxdiff.running.replay import Origin, remarks, token
+from ptxdiff.running.replay import UNCERTAIN, Origin, remarks, token
 from ptxdiff.sweep import Swept
 from ptxdiff.triton.builds import NoBuild, build_called
 
@@ -131,7 +131,9 @@ class ItemRecord:
         replayed = ""
         if verdict == "fail" and job and (job.inputs or not swept):
             inputs = digest(job.inputs) if setup.sizes else ""
-            origin = Origin.of(self.plan.fingerprint, "" if swept else artifacts.body, inputs, self._around())
+            origin = Origin.of(
+                self.plan.fingerprint, "" if swept else artifacts.body, inputs, self._around(), self._session()
+            )
             replayed = token(setup, job.inputs, place, item.input_set, origin=origin)
         axes = axes_of(self.plan.case)
         return Result(
@@ -176,17 +178,24 @@ class ItemRecord:
     def _remarks(self, body: str) -> tuple[str, ...]:
         """What has changed since the token that is replayed was made."""
         replay = self.plan.replay
-        return remarks(replay, self.plan.fingerprint, body, self._around()) if replay is not None else ()
+        if replay is None:
+            return ()
+        return remarks(replay, self.plan.fingerprint, body, self._around(), self._session())
 
     def _around(self) -> str:
         """A digest of what the item's results depend on besides the definition, for tokens.
 
-        Without plugins and settings: those of a replay, and of a cluster's node, are other ones.
+        Without what a session of pytest adds: a cluster's node has none. `_session` is its digest.
         """
         path = self.plan.item.loaded.path
         files = opened(path)
-        parts = {name: part for name, part in dependencies(path).items() if name not in ("plugins", "settings")}
-        return digest_of_values({**parts, **portable(path, files.files)}) if not files.unknown else ""
+        parts = {name: part for name, part in dependencies(path).items() if name not in OF_THE_SESSION}
+        return digest_of_values({**parts, **portable(path, files.files)}) if not files.unknown else UNCERTAIN
+
+    def _session(self) -> str:
+        """A digest of the plugins and settings of the session of pytest, for tokens; "" without a session."""
+        parts = dependencies(self.plan.item.loaded.path)
+        return digest_of_values([parts["plugins"], parts["settings"]]) if in_session() else ""
 
     def _unit(self, judgement: Judgement, code_index: int) -> int:
         """The input element that belongs to a code of the first offender's output."""

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 
 import pytest
 
@@ -184,3 +185,12 @@ def test_declared_differing_bits_must_equal_the_accepted_ones(base, tmp_path):
     assert decided(run, tmp_path).code == ACCEPTED
     other = with_results(run, lambda r: declared(r, "0" * 16) if r.diagnosis == DECLARED else r)
     assert decided(other, tmp_path).code == CORRECTNESS
+
+
+def test_the_gate_counts_the_passes_that_accepting_counted(base, tmp_path, capsys):
+    """Not those of the baseline's form, which has a result more for each item."""
+    run, folder = stored(base, tmp_path / "run.jsonl"), str(tmp_path / "baseline")
+    main(["gate", run, "--baseline", folder, "--accept", "--accept-failures", "--digests"])
+    (counted,) = re.findall(r"[\d,]+ passes \(.*?\)", capsys.readouterr().out)
+    main(["gate", run, "--baseline", folder, "--allow-model"])
+    assert f"; {counted}\n" in capsys.readouterr().out

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ptxdiff import Case, asm, emulate
-from ptxdiff.inputs import constant_set, input_sets
+from ptxdiff.inputs import constant_sets, input_sets
 from ptxdiff.references.formats import BF16, F16, F32, I32, U8, U32, Format
 
 NAMES = ("rcp", "a_second_name", "cases.third", "z")
@@ -68,7 +68,7 @@ def test_a_mistake_is_shown_under_every_name(plant: str, name: str) -> None:
     constraints = f"=&r{',r' * len(formats)}"
     variant = asm(wrong, constraints, pack=1)
     case = Case(inputs=inputs, outputs={"y": U32}, reference=lambda *x: x[0], variants={"v": variant}, source="none")
-    sets = [*input_sets(case, name, "quick"), constant_set(case, name, "quick", variant)]
+    sets = [*input_sets(case, name, "quick"), *constant_sets(case, name, "quick", variant)]
     for made in sets:
         if made is not None:
             units = [column.view(f"u{column.itemsize}").astype(np.uint32) for column in made.all().values()]

@@ -4,11 +4,12 @@ A definition follows values from one function to the next. Code can be reached i
 decorator that registers it, a module that replaces a function of torch, a conftest.py, `__subclasses__`. So results are
 carried over to a later run only if these parts are equal as well:
 
-    "case file"             the text of the file that binds the case
+    "case file"             the text of the file that binds the case, in records without the next part
+    "kernels in it"         in records: its texts of asm, and its Triton functions
     "imported modules"      the texts of the user's modules that it imports, directly or through others
     "conftest.py"           the texts of each conftest.py beside or above it, and of what these import
-    "plugins"               the user's plugins of pytest, sitecustomize and usercustomize, and what they import; names
-                            and versions of installed plugins
+    "plugins"               the user's plugins of pytest, sitecustomize and usercustomize, and what they import
+    "installed plugins"     names and versions of installed plugins
     "settings"              environment variables, ini settings and options that one of those texts names
 
 `opened` adds the files that the case's code opened, which are known after its run only. Reuse compares texts byte for
@@ -50,6 +51,11 @@ class PytestSession:
     setting: Callable[[str], str | None] = lambda name: None
 
 
+KERNELS = "kernels in it"
+
+OF_THE_SESSION = ("plugins", "installed plugins", "settings")
+"""The parts that a session of pytest adds. A cluster's node has other ones."""
+
 _session = PytestSession()
 _digests_of: dict[tuple[Path, bool], dict[str, str]] = {}
 _texts_of: dict[Path, _Texts] = {}
@@ -80,6 +86,11 @@ def set_session(session: PytestSession) -> None:
     _imports_of.clear()
 
 
+def in_session() -> bool:
+    """Whether this process has a session of pytest."""
+    return bool(_session.root)
+
+
 def dependencies(path: Path, *, exact: bool = False) -> dict[str, str]:
     """The digests of the parts, for a case file that has been loaded.
 
@@ -89,13 +100,17 @@ def dependencies(path: Path, *, exact: bool = False) -> dict[str, str]:
         return dict(_digests_of[path, exact])
     given, path = path, Path(os.path.abspath(path))
     texts = _texts(path)
-    found = {}
+    found: dict[str, str] = {}
     for part, by_path in texts.parts.items():
+        if part == "case file" and not exact:
+            rest, kernels = _without_kernels("".join(by_path.values()))
+            found |= {part: _short(rest), KERNELS: _short(kernels)}
+            continue
         named = {
             os.path.relpath(file, path.parent): text if exact else _meaning(text) for file, text in by_path.items()
         }
         found[part] = _short(sorted(named.items()))
-    found["plugins"] = _short((found["plugins"], _session.installed))
+    found["installed plugins"] = _short(_session.installed)
     found["settings"] = _short((_named_settings(texts), _named_data(texts)))
     _digests_of[given, exact] = found
     return dict(found)
@@ -271,6 +286,36 @@ def _meaning(text: str) -> str:
         return ast.unparse(ast.parse(text))
     except (SyntaxError, ValueError, RecursionError):
         return text
+
+
+@functools.lru_cache(maxsize=1024)
+def _without_kernels(text: str) -> tuple[str, tuple[str, ...]]:
+    """The meaning of a source without its kernels, and these: texts with operands or statements, functions of a `jit`.
+
+    Whoever repairs asm changes the second alone, so that the gate can tell it from a change of what judges the asm.
+    """
+    try:
+        cut = _Kernels()
+        return ast.unparse(cut.visit(ast.parse(text))), tuple(cut.kernels)
+    except (SyntaxError, ValueError, RecursionError):
+        return text, ()
+
+
+class _Kernels(ast.NodeTransformer):
+    def __init__(self) -> None:
+        self.kernels: list[str] = []
+
+    def visit_Constant(self, node: ast.Constant) -> ast.Constant:
+        if not (isinstance(node.value, str) and re.search(r"\$\d|;", node.value)):
+            return node
+        self.kernels.append(node.value)
+        return ast.Constant("")
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        if any(re.search(r"\bjit\b", ast.unparse(d)) for d in node.decorator_list):
+            self.kernels.append(ast.unparse(node))
+            return ast.Pass()
+        return self.generic_visit(node)
 
 
 def _short(value: object) -> str:

@@ -13,7 +13,7 @@ import pytest
 
 from ptxdiff.cluster.tasks import Misreported
 from ptxdiff.model.identity.definition import INCOMPARABLE, what_changed
-from ptxdiff.model.identity.dependencies import dependencies
+from ptxdiff.model.identity.dependencies import OF_THE_SESSION, dependencies
 from ptxdiff.records import InRegisters, RecordError, Result, Timing, packed, sent, unpacked
 from ptxdiff.running.assemblers import label_of
 from ptxdiff.running.collection import VariantItem
@@ -92,7 +92,7 @@ def _of_this_session(result: Result, due: VariantItem) -> Result:
     if not result.dependencies:
         return result
     mine = dependencies(due.item.loaded.path)
-    chosen: dict[str, str] = {part: mine[part] for part in ("plugins", "settings") if part in result.dependencies}
+    chosen: dict[str, str] = {part: mine[part] for part in OF_THE_SESSION if part in result.dependencies}
     return replace(result, dependencies={**result.dependencies, **chosen})
 
 
