@@ -105,14 +105,15 @@ def _copy(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     words, operands = instruction.modifiers, instruction.operands
     if (
         len(set(words)) != len(words)
-        or not {"E"} <= set(words) <= {"E", *_CACHES, *_SIZES}
+        or not {"E"} <= set(words) <= {"E", "ZFILL", *_CACHES, *_SIZES}
         or len(operands) not in (2, 3)
     ):
         raise refuse(instruction)
     to, source = operands[:2]
     chosen = operands[2] if len(operands) == 3 else None
     sizes = [_SIZES[w] for w in words if w in _SIZES] or [4]
-    if len(sizes) > 1 or not is_shared(to) or source.kind != "mem":
+    # With ZFILL, which ptxas writes at level 0 for a size in a register, it is known only beside a predicate.
+    if len(sizes) > 1 or not is_shared(to) or source.kind != "mem" or ("ZFILL" in words and chosen is None):
         raise refuse(instruction)
     if chosen is not None and (chosen.kind != "P" or chosen.negated or chosen.absolute or chosen.suffix):
         raise refuse(instruction)

@@ -104,7 +104,7 @@ def test_a_planted_wrong_size_of_chunks_leaves_bytes_missing(monkeypatch) -> Non
     "SYNCS.PHASECHK.TRANS64.FOO P0, [R4+URZ], R5",
     "UBLKCP.S.G.MULTICAST [UR8], [UR6], UR4",
     "@P0 UBLKCP.S.G [UR8], [UR6], UR4",
-    "NANOSLEEP 0x20",
+    "NANOSLEEP.FOO 0x20",
     "BRA.ANY `(.L)",
 ])  # fmt: skip
 def test_what_is_not_known_is_refused(text: str) -> None:

@@ -105,3 +105,30 @@ def test_fragments_in_another_order_give_other_bits(monkeypatch) -> None:
     right, wanted = fragments.of_b, run("f16", "sm_90a", "ptx")  # which reads the same tables
     monkeypatch.setattr(matrices.fragments, "of_b", lambda k, n, bits: right(k, n, bits)[:, ::-1])
     assert (run("f16", "sm_90a", "sass") != wanted).any()
+
+
+COPY = """
+.version 8.7
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 a, .param .u64 o) {
+.reg .b32 %r<9>; .reg .b64 %d<4>; .reg .pred %p0; .shared .align 16 .b8 s[512];
+ld.param.u64 %d0, [a]; ld.param.u64 %d1, [o]; mov.u32 %r0, %tid.x; mul.wide.u32 %d2, %r0, 16;
+add.u64 %d0, %d0, %d2; add.u64 %d1, %d1, %d2; mov.u32 %r1, s; shl.b32 %r2, %r0, 4; add.u32 %r1, %r1, %r2;
+mov.b32 %r3, -1; st.shared.v4.b32 [%r1], {%r3, %r3, %r3, %r3};
+and.b32 %r4, %r0, 1; setp.eq.u32 %p0, %r4, 0; selp.b32 %r5, 16, 0, %p0; bar.sync 0;
+cp.async.cg.shared.global [%r1], [%d0], 16, %r5; cp.async.wait_all; bar.sync 0;
+ld.shared.v4.b32 {%r4, %r5, %r6, %r7}, [%r1]; st.global.v4.b32 [%d1], {%r4, %r5, %r6, %r7}; ret; }
+"""
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_100a"])
+@pytest.mark.parametrize("level", [0, 3])
+def test_a_copy_fills_with_zeros_where_its_size_is_0(target: str, level: int) -> None:
+    if not probe()[target].available:
+        pytest.skip(f"no ptxas for {target}")
+    values, found = np.arange(1, 129, dtype=np.uint32), np.zeros(128, np.uint32)
+    run_ptx(COPY.replace("sm_80", target), 1, 32, values, found, level="sass", opt=level)
+    rows = values.reshape(32, 4).copy()
+    rows[1::2] = 0
+    np.testing.assert_array_equal(found.reshape(32, 4), rows)
