@@ -193,7 +193,7 @@ def _product(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
             given += [_uniform(machine, masks.number + k, lane) for k in range(4)]
         detail = products.TensorProduct(kind, False, each, shift, tuple(places), longer=longer)
         step = SimpleNamespace(detail=detail, bound=bound, kind="tcgen05_mma")
-        products._product(issue, step, lane, given)  # type: ignore[arg-type]  # the parts of a frame that it uses
+        products.run_product(issue, step, lane, given)  # type: ignore[arg-type]  # the parts of a frame that it uses
 
     return Act(instruction, _issued(instruction, multiply))
 
@@ -232,7 +232,7 @@ def _copy(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
         step = SimpleNamespace(detail=detail, bound=bound, kind="tcgen05_cp", sources=given)
         alone = np.zeros(machine.lanes, np.bool_)
         alone[lane] = True
-        copies._run_cp(issue, step, alone)  # type: ignore[arg-type]  # the parts of a frame that it uses
+        copies.run_cp(issue, step, alone)  # type: ignore[arg-type]  # the parts of a frame that it uses
 
     return Act(instruction, _issued(instruction, copy))
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -49,6 +52,11 @@ def name(product: Product) -> str:
     return f"{product.kind}-{product.a}-{product.d}-{product.m}-{product.across}-{product.swizzle}-{product.size}"
 
 
+def sampled(products: Sequence[Product]) -> list[Any]:
+    """Every third product, and the others for the slow tests."""
+    return [p if k % 3 == 0 else pytest.param(p, marks=pytest.mark.slow) for k, p in enumerate(products)]
+
+
 def multiplied(product: Product, **options: object) -> tuple[np.ndarray, np.ndarray]:
     """What the machine code gives, and what the reference does."""
     a, b = drawn(product, 1)
@@ -62,7 +70,7 @@ def multiplied(product: Product, **options: object) -> tuple[np.ndarray, np.ndar
 
 
 @pytest.mark.parametrize("level", [3], indirect=True)
-@pytest.mark.parametrize("product", [*DENSE, *SCALED], ids=name)
+@pytest.mark.parametrize("product", [p for ps in (DENSE, SCALED) for p in sampled(ps)], ids=name)
 def test_products_give_the_bits_of_the_references(product: Product, level: int) -> None:
     np.testing.assert_array_equal(*multiplied(product))
 
@@ -107,7 +115,7 @@ def test_what_is_not_known_yet_is_refused(product: Product, level: int) -> None:
 @pytest.mark.parametrize("planted", ["kind", "scales", "enabled"])
 def test_a_planted_mistake_gives_other_bits(planted: str, level: int, monkeypatch: pytest.MonkeyPatch) -> None:
     product = SCALED[0] if planted == "scales" else DENSE[4]
-    right = tensor_products.products._product
+    right = tensor_products.products.run_product
 
     def wrong(frame, step, lane, given):
         if planted == "scales":
@@ -121,7 +129,7 @@ def test_a_planted_mistake_gives_other_bits(planted: str, level: int, monkeypatc
         with pytest.raises(MachineFault, match="instruction descriptor"):
             multiplied(product)
         return
-    monkeypatch.setattr(tensor_products.products, "_product", wrong)
+    monkeypatch.setattr(tensor_products.products, "run_product", wrong)
     got, wanted = multiplied(product)
     assert (got != wanted).any()
 

@@ -310,7 +310,7 @@ def _run_mma(frame: KernelFrame, step: Step, active: Array | None) -> None:
     if _together(frame, step, lanes, given):
         return
     for lane, own in zip(lanes.tolist(), given, strict=True):
-        _product(frame, step, lane, own)
+        run_product(frame, step, lane, own)
 
 
 def _together(frame: KernelFrame, step: Step, lanes: Array, given: list[list[int]]) -> bool:
@@ -419,7 +419,7 @@ def _decoded(frame: KernelFrame, step: Step, lane: int, code: int) -> Instructio
     return decoded
 
 
-def _product(frame: KernelFrame, step: Step, lane: int, given: list[int]) -> None:
+def run_product(frame: KernelFrame, step: Step, lane: int, given: list[int]) -> None:
     """Compute a product issued by one thread. A pair computes two products, each of half of a's rows and all of b."""
     found: TensorProduct = step.detail
     at = [x + (p or 0) for x, p in zip(given, found.places, strict=False)]
