@@ -117,8 +117,8 @@ def _failures(found: View) -> list[str]:
 def _not_run(found: View) -> list[str]:
     groups = reasons(found.records.results, ["not run"])
     lines = [
-        f"- {len(rs):,} results ({markdown_text(backend)}): {markdown_text(words)}"
-        for backend, words, rs in groups[:20]
+        f"- {len(rs):,} results ({markdown_text(backend)}): {markdown_text(reason)}"
+        for backend, reason, rs in groups[:20]
     ]
     return ["### Not run\n\n" + "\n".join(lines)] if lines else []
 

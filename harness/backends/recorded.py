@@ -254,10 +254,10 @@ def difference(launch: RecordedLaunch, images: Sequence[Any], blobs: dict[str, b
             expected[span] = np.where(mask, image[span], expected[span])
         wrong = np.flatnonzero(expected != image)
         if len(wrong):
-            words = sorted({(int(w) - buffer.residue) // 4 for w in wrong})
-            at = words[0] * 4 + buffer.residue
+            differing = sorted({(int(w) - buffer.residue) // 4 for w in wrong})
+            at = differing[0] * 4 + buffer.residue
             got, wanted = (bytes(i[max(at, 0) : at + 4][::-1]).hex() for i in (image, expected))
-            return f"buffer {number}, word {words[0]}: 0x{got}, not 0x{wanted}; {len(words)} words differ"
+            return f"buffer {number}, word {differing[0]}: 0x{got}, not 0x{wanted}; {len(differing)} words differ"
     return ""
 
 

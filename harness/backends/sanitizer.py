@@ -107,13 +107,13 @@ def _finding(tool: str, kind: str, more: Iterable[str]) -> SanitizerReport:
     if match := _HEAD_AT.match(kind):
         facts |= {k: v for k, v in match.groupdict().items() if v}
     rest = []
-    for words in more:
+    for report_line in more:
         for pattern in (_AT, _BY, _ADDRESS):
-            if (match := pattern.match(words)) and not match.groupdict().keys() & facts.keys():
+            if (match := pattern.match(report_line)) and not match.groupdict().keys() & facts.keys():
                 facts |= {k: v for k, v in match.groupdict().items() if v}
                 break
         else:
-            if not words.startswith(("Saved host backtrace", "Host Frame", "Device Frame", "Leaked")):
-                rest.append(words)
+            if not report_line.startswith(("Saved host backtrace", "Host Frame", "Device Frame", "Leaked")):
+                rest.append(report_line)
     detail = ", ".join(filter(None, (facts.pop("detail", ""), *rest)))
     return SanitizerReport(tool=tool, detail=detail, **facts)

@@ -62,18 +62,15 @@ class VerbParser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb. Exit codes: 0 done, 1 something failed, 2 usage, 130 stopped by Ctrl-C."""
-    line = [*(sys.argv[1:] if arguments is None else arguments)]  # not list(...): the module of that verb hides it
+    entered = [*(sys.argv[1:] if arguments is None else arguments)]  # not list(...): the module of that verb hides it
     completing = "_ARGCOMPLETE" in os.environ and arguments is None
     if completing:
         from ptxdiff.cli import completion
 
-        line = completion.verb_of_line()
+        entered = completion.verb_of_line()
     rest: list[str] = []
-    if line[:1] == ["run"] and "--" in line:  # only `run` passes words on, to pytest
-        line, rest = (
-            line[: line.index("--")],
-            line[line.index("--") + 1 :],
-        )
+    if entered[:1] == ["run"] and "--" in entered:  # only `run` passes words on, to pytest
+        entered, rest = entered[: entered.index("--")], entered[entered.index("--") + 1 :]
     parser = VerbParser("ptxdiff", description="Differential correctness tests for inline PTX in Triton.")
     from ptxdiff import __version__
 
@@ -83,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for verb, line in VERBS.items():
         # Only the module of the requested verb is imported.
         sub = verbs.add_parser(verb, help=line, description=line[0].upper() + line[1:] + ".", add_help=True)
-        if verb in line[:1]:
+        if verb in entered[:1]:
             module = importlib.import_module(f"ptxdiff.cli.{verb}")
             module.configure(sub)
             sub.set_defaults(main=module.main)
@@ -91,15 +88,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if completing:
         completion.complete(parser, chosen)
         return 0
-    if line and not line[0].startswith("-") and line[0] not in VERBS:
-        parser.error(f"no command is called {line[0]!r}{did_you_mean(line[0], VERBS)}; ptxdiff --help lists all")
-    args, strange = parser.parse_known_args(line)
+    if entered and not entered[0].startswith("-") and entered[0] not in VERBS:
+        parser.error(f"no command is called {entered[0]!r}{did_you_mean(entered[0], VERBS)}; ptxdiff --help lists all")
+    args, strange = parser.parse_known_args(entered)
     if strange:
         chosen.error(_strange(strange[0], chosen, args.verb))
     args.rest = rest
     try:
         require(*NEEDED.get(args.verb, ()), purpose=f"ptxdiff {args.verb}")
-        _prepare(args, line[1:])
+        _prepare(args, entered[1:])
         return int(args.main(args))
     except ModuleNotFoundError as e:
         package = missing_package(e)

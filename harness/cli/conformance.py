@@ -382,8 +382,8 @@ def _details(e: Entry, width: int) -> Iterator[str]:
         from ptxdiff.conformance import errors
 
         for line in errors.described(e.form, e.errors):
-            words = f"largest error {line}"
-            yield from textwrap.wrap(words, max(width, 40), initial_indent="    ", subsequent_indent="    ")
+            sentence = f"largest error {line}"
+            yield from textwrap.wrap(sentence, max(width, 40), initial_indent="    ", subsequent_indent="    ")
         yield from (f"    {line}" for line in lines(e.errors))
 
 

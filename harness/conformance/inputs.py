@@ -239,12 +239,12 @@ class Inputs:
                 shift -= width
                 columns.append((word >> shift & ((1 << width) - 1)).astype(kind))
             return columns
-        words: Columns = []
+        drawn: Columns = []
         zero = np.zeros(1, np.int64)
         for column, shape in enumerate(self.shapes):
-            first, second = (words[k] if k < min(column, 2) else zero for k in (0, 1))
-            words.append(_drawn(index, self.snippet.seed, column, shape, first, second))
-        return [w.astype(kind) for w, kind in zip(words, kinds, strict=True)]
+            first, second = (drawn[k] if k < min(column, 2) else zero for k in (0, 1))
+            drawn.append(_drawn(index, self.snippet.seed, column, shape, first, second))
+        return [w.astype(kind) for w, kind in zip(drawn, kinds, strict=True)]
 
     def edges(self, most: int) -> Columns:
         """At most about `most` combinations of the operands' edge values."""
@@ -284,5 +284,5 @@ def _drawn(
         rows = zip(*(p.tolist() for p in pairs), strict=True)
         return np.array([wrap64(draw(i, seed, column, *shape, a, b)) for i, a, b in rows], np.int64)
     lanes = ArrayFunction(_placed, (seed, column, *shape), ((64, True),) * 3, 64)
-    operands = [np.broadcast_to(words, len(index)) for words in (index, first, second)]
+    operands = [np.broadcast_to(operand, len(index)) for operand in (index, first, second)]
     return lanes.shared(len(index), *operands).view(np.int64)

@@ -120,5 +120,5 @@ def _meets(policy: Policies) -> str:
 
 def ftz_words(ftz: Mapping[str, FtzPolicy]) -> str:
     """`required`, or by name if they differ: `b required, a never`."""
-    words = set(ftz.values())
-    return words.pop() if len(words) == 1 else ", ".join(f"{n} {w}" for n, w in ftz.items())
+    stated = set(ftz.values())
+    return stated.pop() if len(stated) == 1 else ", ".join(f"{n} {w}" for n, w in ftz.items())

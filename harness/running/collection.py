@@ -237,7 +237,7 @@ def item_in(config: pytest.Config, path: str, item: tuple[str, ...]) -> Item:
     if _FILES not in config.stash:
         carry_over.of_session(config)
     places = (base / path for base in (config.rootpath, *config.rootpath.parents))
-    file = next((place for place in places if place.is_file()), None)
+    file = next((candidate for candidate in places if candidate.is_file()), None)
     if file is None:
         raise LookupError(f"there is no {path}")
     name, variant, target, backend = item

@@ -213,14 +213,12 @@ class _ItemRun:
         """Record an exception of the harness, or of the case file's functions, as an error."""
         if not isinstance(error, Exception):
             kind = _ENDS_A_TEST.get(type(error).__name__, type(error).__name__)
-            words = (
-                f"the case's code ends the test itself, by {kind}: {error}; a case passes or fails by its bits alone"
-            )
-            self.record.add(item, Outcome("error"), "error", 0.0, words)
+            text = f"the case's code ends the test itself, by {kind}: {error}; a case passes or fails by its bits alone"
+            self.record.add(item, Outcome("error"), "error", 0.0, text)
             return
         last = traceback.extract_tb(error.__traceback__)[-1]
-        words = f"{explained(error)} ({Path(last.filename).name}:{last.lineno})"
-        self.record.add(item, Outcome("error"), "error", 0.0, words)
+        text = f"{explained(error)} ({Path(last.filename).name}:{last.lineno})"
+        self.record.add(item, Outcome("error"), "error", 0.0, text)
         assert self.record.last is not None
         whole = "".join(traceback.format_exception(error))
         self.record.last = replace(self.record.last, message=f"{self.record.last.message}\n\n{whole}")

@@ -191,7 +191,7 @@ def sweep(
         if shard not in journal.done:
             waiting.put(shard)
     finished: queue.SimpleQueue[ShardResult | BaseException | None] = queue.SimpleQueue()
-    servers = [_Server(task, process_for(place), work, timeout) for place in places]
+    servers = [_Server(task, process_for(device), work, timeout) for device in places]
     threads = [threading.Thread(target=s.serve, args=(waiting, finished), daemon=True) for s in servers]
     for thread in threads:
         thread.start()

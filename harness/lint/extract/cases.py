@@ -165,10 +165,10 @@ def _written(text: Value, constraints: Value) -> dict[int, _Written]:
     """By pack, the text and its constraints. Raises ValueError."""
     by_pack: dict[int, _Written] = {}
     for pack, each in text.items() if isinstance(text, dict) else [(1, (text, constraints))]:
-        one, words = each if isinstance(each, tuple) and len(each) == 2 else (each, None)
-        if not isinstance(one, TextValue) or not (words is None or isinstance(words, TextValue)):
+        one, stated = each if isinstance(each, tuple) and len(each) == 2 else (each, None)
+        if not isinstance(one, TextValue) or not (stated is None or isinstance(stated, TextValue)):
             raise ValueError("its asm or its constraints are not known")
-        by_pack[pack] = (one, words)
+        by_pack[pack] = (one, stated)
     return by_pack
 
 

@@ -239,8 +239,8 @@ def _way(block: LintedBlock, kind: Callable[[_Mistaken], bool]) -> _Way | None:
     if len(steps) > 5:
         steps = [*steps[:2], "...", *steps[-2:]]
     start, end = flow.register(source, False), flow.register(result, True)
-    words = " -> ".join([block.spelled(start), *([", ".join(steps)] if steps else []), block.spelled(end)])
-    return _Way(wrong, source, result, words, block.place(places[-1]) if places else None)
+    route = " -> ".join([block.spelled(start), *([", ".join(steps)] if steps else []), block.spelled(end)])
+    return _Way(wrong, source, result, route, block.place(places[-1]) if places else None)
 
 
 def packing_conversion(block: LintedBlock) -> Instruction | None:

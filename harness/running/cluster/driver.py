@@ -371,12 +371,12 @@ class ClusterRun:
 def join(config: pytest.Config) -> None:
     """Connect, and register the plugin. Raises UsageError."""
     option = config.option
-    for name, words in {
+    for name, clash in {
         "numprocesses": "-n runs items in processes here",
         "ptx_dump": "--ptx-dump writes here",
     }.items():
         if getattr(option, name, None):
-            raise pytest.UsageError(f"--ptx-cluster runs items on nodes, and {words}; leave one of them out")
+            raise pytest.UsageError(f"--ptx-cluster runs items on nodes, and {clash}; leave one of them out")
     if getattr(option, "benchmark_only", False):
         raise pytest.UsageError("--benchmark-only times on this machine; on a cluster, --ptx-timing does")
     run = ClusterRun(config)
