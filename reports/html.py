@@ -28,7 +28,7 @@ from ptxdiff.reports import charts, packing
 from ptxdiff.reports.case_page import COLOURS, SWEPT_SHOWN, CasePage, case_page
 from ptxdiff.reports.charts import map_anchor
 from ptxdiff.reports.conformance import LedgerTable, ledger
-from ptxdiff.reports.forked import in_forks
+from ptxdiff.reports.forked import made_in_forks
 from ptxdiff.reports.history import KINDS, History, history, seconds
 from ptxdiff.reports.model import EVIDENCE, PROVED, STATES, FailureGroup, View, anchor, reasons, shape_order, view
 from ptxdiff.reports.packing import Keeper
@@ -92,8 +92,8 @@ def write_history(
     """
     book = ledger(conformance) if conformance is not None else None
     with collector_paused():
-        shown = newest if isinstance(newest, View) else view(newest)
-        text = page(shown, past, book, cache, packets)
+        found = newest if isinstance(newest, View) else view(newest)
+        text = page(found, past, book, cache, packets)
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_bytes(text.encode("utf-8", "replace"))  # a lone surrogate from a case file must not cost the report
     return output
@@ -157,9 +157,9 @@ def _packets(
     found: View, cases: Sequence[CasePage], past: History, kept: Keeper | None
 ) -> tuple[dict[str, str], dict[str, str]]:
     budget = PACKET_BUDGET // max(1, len(cases))
-    made = in_forks(lambda c: packing.packet(found, c.name, _chart_rows(c, past), budget, kept), cases)
+    made = made_in_forks(lambda c: packing.packet(found, c.name, _chart_rows(c, past), budget, kept), cases)
     packed = {c.name: one for c, one in zip(cases, made, strict=True)}
-    return {n: p for n, (p, _) in packed.items()}, {n: omission for n, (_, omission) in packed.items() if omission}
+    return {n: p for n, (p, _) in packed.items()}, {n: words for n, (_, words) in packed.items() if words}
 
 
 def _folded(cases: Sequence[CasePage]) -> set[str]:
@@ -225,7 +225,7 @@ def _trends(case: CasePage, past: History) -> dict[str, list[dict[str, Any]]]:
     if len(past.nights) < 2:
         return {}
     largest = _largest_size(case, past)
-    by_kind: dict[str, list[dict[str, Any]]] = {}
+    found: dict[str, list[dict[str, Any]]] = {}
     for (name, variant, target, metric), values in past.series.items():
         kind, _, size = metric.partition(" ")
         dated = {
@@ -240,7 +240,7 @@ def _trends(case: CasePage, past: History) -> dict[str, list[dict[str, Any]]]:
             continue
         unit = measured[0][1] if kind == "time" else 1.0
         label = " ".join(part for part in (variant, target, size_text(size)) if part)
-        by_kind.setdefault(kind, []).extend(
+        found.setdefault(kind, []).extend(
             {
                 "date": past.nights[n].started,
                 "revision": past.nights[n].revision,
@@ -250,7 +250,7 @@ def _trends(case: CasePage, past: History) -> dict[str, list[dict[str, Any]]]:
             }
             for n, v in measured
         )
-    return by_kind
+    return found
 
 
 def _largest_size(case: CasePage, past: History) -> str:

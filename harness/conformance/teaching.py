@@ -295,9 +295,9 @@ def teach(
                 loaded = None if device is None else (device, device.load(cubin))
                 for task in some:
                     context = f"{task.snippet.form} {given} -O{level}"
-                    complaint = _try(task, codes[task.name], context, lessons, loaded, moves)
-                    if complaint:
-                        complaints[context] = complaint
+                    words = _try(task, codes[task.name], context, lessons, loaded, moves)
+                    if words:
+                        complaints[context] = words
     return complaints
 
 
@@ -388,9 +388,9 @@ def few(names: Sequence[str], target: str, contexts: int) -> list[str]:
         codes = machine_codes(cubin, disassembled(cubin, tools[1])) if some else {}
         for task in some:
             steps = prepared(codes[task.name]).values()
-            computing = {s.form for s in steps if isinstance(s, Computed)}
-            if not any(isinstance(s, RefusedStep) for s in steps) and any(left[f] < contexts for f in computing):
-                left.update(computing)
+            found = {s.form for s in steps if isinstance(s, Computed)}
+            if not any(isinstance(s, RefusedStep) for s in steps) and any(left[f] < contexts for f in found):
+                left.update(found)
                 chosen.append(task.snippet.form)
     return chosen
 
@@ -410,8 +410,8 @@ def taught_again(
     version = probe()[target].ptx_version
     tools = assembler(target).path, str(tool("nvdisasm"))
     complaints = teach(every if names is None else names, target, *tools, version, lessons, device)
-    for context, complaint in complaints.items():
-        say(f"{target} {context}: {complaint}")
+    for context, words in complaints.items():
+        say(f"{target} {context}: {words}")
     kept, made = [], []
     confirmed: dict[tuple[str, str], int] = {}
     for line in before.splitlines():

@@ -127,15 +127,15 @@ def _translated(case: Case, variant: AsmVariant, given: AsmText, pack: int) -> A
         )
     numbers = ",".join(["=r"] * len(case.outputs) + ["r"] * len(case.inputs) * (2 if variant.derived_packs else 1))
     try:
-        translated = spelled(given.text, numbers if constraints is None else constraints, variant.convention)
+        found = spelled(given.text, numbers if constraints is None else constraints, variant.convention)
     except PtxError as e:
         raise DerivationError(str(e)) from None
     if variant.derived_packs:
-        return derive(case, translated.text, pack)
+        return derive(case, found.text, pack)
     if constraints is None:
-        return AsmForm(translated.text, derive_constraints(case, pack), pack)
-    _check_order(case, translated.expressions, translated.constraints)
-    return AsmForm(translated.text, translated.constraints, pack, "llvm")
+        return AsmForm(found.text, derive_constraints(case, pack), pack)
+    _check_order(case, found.expressions, found.constraints)
+    return AsmForm(found.text, found.constraints, pack, "llvm")
 
 
 def _check_order(case: Case, expressions: Sequence[str], constraints: str) -> None:
@@ -148,10 +148,10 @@ def _check_order(case: Case, expressions: Sequence[str], constraints: str) -> No
     if len(expressions) != len(names):
         return
     allowed = [{name} for name in names]
-    registers = [word for word in constraints.split(",") if not word.startswith("~")]
-    for index, word in enumerate(registers):
-        if word.isdigit() and expressions[index] == expressions[int(word)]:
-            allowed[index] = allowed[int(word)] = {names[index], names[int(word)]}
+    words = [word for word in constraints.split(",") if not word.startswith("~")]
+    for place, word in enumerate(words):
+        if word.isdigit() and expressions[place] == expressions[int(word)]:
+            allowed[place] = allowed[int(word)] = {names[place], names[int(word)]}
     for expression, name, fine in zip(expressions, names, allowed, strict=True):
         if expression in names and expression not in fine:
             raise DerivationError(
@@ -178,9 +178,9 @@ def _letter(fmt: Format) -> str:
 def derive_constraints(case: Case, pack: int) -> str:
     """Constraints for hand-written asm at a pack: registers by format, every output an early clobber."""
     outputs, inputs = _arguments(case)
-    registers = [f"=&{_letter(f)}" for f in outputs for _ in range(_registers(f, pack))]
-    registers += [_letter(f) for f in inputs for _ in range(_registers(f, pack))]
-    return ",".join(registers)
+    words = [f"=&{_letter(f)}" for f in outputs for _ in range(_registers(f, pack))]
+    words += [_letter(f) for f in inputs for _ in range(_registers(f, pack))]
+    return ",".join(words)
 
 
 def operand_bits(instruction: InstructionText) -> tuple[int, int]:

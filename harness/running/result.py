@@ -58,10 +58,10 @@ class ItemRecord:
 
     def _ptxas(self, item: WorkItem) -> str:
         """The assembler, as records name it; "" on a backend that runs no machine code."""
-        origin = self.plan.backend, self.plan.item.target, self.plan.item.compiler
-        if origin not in self._tritons:
-            self._tritons[origin] = label_of(None, *origin)
-        return item.setup.assembler.label if item.setup.assembler else self._tritons[origin]
+        place = self.plan.backend, self.plan.item.target, self.plan.item.compiler
+        if place not in self._tritons:
+            self._tritons[place] = label_of(None, *place)
+        return item.setup.assembler.label if item.setup.assembler else self._tritons[place]
 
     def remark(self, words: str) -> None:
         """Add a remark to the first result."""
@@ -73,9 +73,9 @@ class ItemRecord:
         if not self.plan.case.elementwise:  # a whole kernel has other input sets
             return
         parts = (part for s in self.plan.sets() for part in s.chunks(FEW_INPUTS))
-        for remark in (left_by_domain(self.plan.case, parts), self._sampled_words()):
-            if remark:
-                self.remark(remark)
+        for words in (left_by_domain(self.plan.case, parts), self._sampled_words()):
+            if words:
+                self.remark(words)
 
     def _sampled_words(self) -> str:
         """What of the packs was not run, at the effort that runs all inputs that it can; "" if nothing is left."""
@@ -102,10 +102,10 @@ class ItemRecord:
 
     def command(self, result: Result, chosen: Chosen) -> str:
         """The command that repeats a result, with an assembler."""
-        arguments = [f"pytest {shlex.quote(self.node)}", *self._builds(), *map(shlex.quote, option_words(chosen))]
-        arguments += [f"--ptx-approximate={self.plan.approximate}"] * (self.plan.approximate != HOPPER)
-        arguments += [f"--ptx-replay={shlex.quote(result.replay)}"] * bool(result.replay)
-        return " ".join(arguments)
+        words = [f"pytest {shlex.quote(self.node)}", *self._builds(), *map(shlex.quote, option_words(chosen))]
+        words += [f"--ptx-approximate={self.plan.approximate}"] * (self.plan.approximate != HOPPER)
+        words += [f"--ptx-replay={shlex.quote(result.replay)}"] * bool(result.replay)
+        return " ".join(words)
 
     def _builds(self) -> list[str]:
         """The options that name the Triton build which compiled the variant, for another run."""
@@ -115,8 +115,8 @@ class ItemRecord:
             python = str(build_called(name).python)
         except NoBuild:
             return []  # an error about that build, which says how to name it
-        options = [f"--ptx-compiler={shlex.quote(f'{name}={python}')}"]
-        return options + [f"--ptx-also={name}"] * self.plan.item.variant_name.endswith(twin("", name))
+        words = [f"--ptx-compiler={shlex.quote(f'{name}={python}')}"]
+        return words + [f"--ptx-also={name}"] * self.plan.item.variant_name.endswith(twin("", name))
 
     def result(
         self, item: WorkItem, job: Job | None, outcome: Outcome, verdict: Verdict, seconds: float, judgement: Judgement,
@@ -125,14 +125,14 @@ class ItemRecord:
         """A result, which is not added. job: None if nothing was judged. swept: of a set too large to hold."""
         key = self.plan.key(item)
         first = judgement.offenders[0].index if judgement.offenders else 0
-        index = swept.place if swept else self._unit(judgement, first) if judgement.offenders else outcome.element
+        place = swept.place if swept else self._unit(judgement, first) if judgement.offenders else outcome.element
         setup = job.setup if job and swept else item.setup
         artifacts = outcome.artifacts
         replayed = ""
         if verdict == "fail" and job and (job.inputs or not swept):
             inputs = digest(job.inputs) if setup.sizes else ""
             origin = Origin.of(self.plan.fingerprint, "" if swept else artifacts.body, inputs, self._around())
-            replayed = token(setup, job.inputs, index, item.input_set, origin=origin)
+            replayed = token(setup, job.inputs, place, item.input_set, origin=origin)
         axes = axes_of(self.plan.case)
         return Result(
             key=key,

@@ -96,13 +96,13 @@ def parse_constraints(text: str) -> tuple[Constraint, ...]:
     count = text.count(",") + 1
     if count > CONSTRAINTS.most or len(text) > 20 * CONSTRAINTS.most:
         raise TooLarge(CONSTRAINTS.refusal(max(count, len(text) // 20)))
-    parsed: list[Constraint] = []
+    found: list[Constraint] = []
     for part in text.split(",") if text.strip() else []:
         part = part.strip()
         if part.startswith("~{") and part.endswith("}"):
             continue
-        parsed.append(_constraint(part, text, parsed))
-    return tuple(parsed)
+        found.append(_constraint(part, text, found))
+    return tuple(found)
 
 
 def _constraint(part: str, text: str, before: Sequence[Constraint]) -> Constraint:
@@ -169,9 +169,9 @@ def bind(
     check_pack(pack)
     if convention != "triton":
         return _bind_one_each(constraints, inputs, outputs, pack)
-    places = [(i, *position) for i, w in enumerate(outputs) for position in _split(w, pack)]
+    places = [(i, *place) for i, w in enumerate(outputs) for place in _split(w, pack)]
     produced = len(places)
-    places += [(i, *position) for i, w in enumerate(inputs) for position in _split(w, pack)]
+    places += [(i, *place) for i, w in enumerate(inputs) for place in _split(w, pack)]
     have_out = sum(1 for c in constraints if c.output)
     have_in = len(constraints) - have_out
     _check_count("output", have_out, produced, outputs, pack)
@@ -201,11 +201,11 @@ def _bind_one_each(
     places = []
     for what, widths in (("output", outputs), ("input", inputs)):
         own = [c for c in constraints if c.output == (what == "output")]
-        shares = _shares(widths, own, pack)
-        alike = [counts for counts in shares if len(set(counts) - {0}) <= 1]
-        if not shares or (len(shares) > 1 and len(alike) != 1):
-            raise _unplaced(what, widths, own, pack, bool(shares))
-        for tensor, (width, count) in enumerate(zip(widths, (alike or shares)[0], strict=True)):
+        found = _shares(widths, own, pack)
+        alike = [counts for counts in found if len(set(counts) - {0}) <= 1]
+        if not found or (len(found) > 1 and len(alike) != 1):
+            raise _unplaced(what, widths, own, pack, bool(found))
+        for tensor, (width, count) in enumerate(zip(widths, (alike or found)[0], strict=True)):
             places += [(tensor, at, count or 1, width) for at in range(0, pack if count else 1, count or 1)]
     return _operands(constraints, places)
 
@@ -225,26 +225,26 @@ def _ways_from(
     if constraints[at].immediate:
         return [(0, *way) for way in rest.get(at + 1, [])]
     register = REGISTER_WIDTH[constraints[at].letter]
-    ways: list[tuple[int, ...]] = []
+    found: list[tuple[int, ...]] = []
     for count in dict.fromkeys((1, min(max(register // width, 1), pack))):
         own = constraints[at : at + pack // count]
         if len(own) == pack // count and all(REGISTER_WIDTH.get(c.letter) == register for c in own):
-            ways += [(count, *way) for way in rest.get(at + len(own), [])]
-    return ways[:8]
+            found += [(count, *way) for way in rest.get(at + len(own), [])]
+    return found[:8]
 
 
 def _unplaced(
     what: str, widths: Sequence[int], constraints: Sequence[Constraint], pack: int, several: bool
 ) -> BindingError:
     tensors = ", ".join(f"{w}-bit" for w in widths) or "no"
-    texts = ", ".join(c.text for c in constraints) or "none"
+    words = ", ".join(c.text for c in constraints) or "none"
     if several:
         return BindingError(
-            f"the constraints of the {what}s ({texts}) fit pack={pack} of {tensors} elements in several ways; give "
+            f"the constraints of the {what}s ({words}) fit pack={pack} of {tensors} elements in several ways; give "
             "every operand one element, or every operand as many as fill its register"
         )
     return BindingError(
-        f"the constraints declare {len(constraints)} {what} operands ({texts}), which do not fit pack={pack} of "
+        f"the constraints declare {len(constraints)} {what} operands ({words}), which do not fit pack={pack} of "
         f"{tensors} elements: an operand holds one element, or as many as fill its register, so that each tensor needs "
         f"{pack} operands or fewer"
     )
@@ -271,7 +271,7 @@ def constants_of(operands: Sequence[AsmOperand], args: Sequence[object]) -> tupl
 
     Raises BindingError if the argument is no Python integer: a tensor is never constant, and Triton's True is -1.
     """
-    constants = []
+    found = []
     for operand in operands:
         if operand.constraint.immediate:
             value = args[operand.tensor]
@@ -281,8 +281,8 @@ def constants_of(operands: Sequence[AsmOperand], args: Sequence[object]) -> tupl
                     f"constant (a Python int, in a kernel a tl.constexpr), not {short(repr(value))}"
                 )
             half = 1 << (operand.element_width - 1)
-            constants.append((operand.number, ((int(value) + half) & (2 * half - 1)) - half))
-    return tuple(constants)
+            found.append((operand.number, ((int(value) + half) & (2 * half - 1)) - half))
+    return tuple(found)
 
 
 # Checks of an asm block as a compiler uses it ----------------------------------------------------------------------
@@ -328,8 +328,8 @@ def check_inputs(tree: CodeBlock, source: Source, constraints: Sequence[Constrai
     for instruction in instructions(tree):
         for number in _written(instruction):
             if number in inputs:
-                message = _words(source.statement(instruction.offset), number, inputs[number], constraints)
-                raise source.error(InputWritten, message, instruction.offset)
+                words = _words(source.statement(instruction.offset), number, inputs[number], constraints)
+                raise source.error(InputWritten, words, instruction.offset)
 
 
 def _words(statement: str, number: int, constraint: Constraint, constraints: Sequence[Constraint]) -> str:

@@ -47,17 +47,17 @@ def dtype_of(name: DType) -> np.dtype[Any]:
         if isinstance(name, str):
             name = _NAMES.get(name, name)
             name = getattr(ml_dtypes, name, name)
-        dtype = np.dtype(name)
+        found = np.dtype(name)
     except (TypeError, ValueError, SyntaxError, AttributeError, OverflowError):
-        dtype = None
-    if dtype is None or name is None:
+        found = None
+    if found is None or name is None:
         hint = "its bits are 'uint8' here" if name in _NO_SUCH else "use one such as 'float32', 'bfloat16' or 'uint8'"
         raise BindingError(f"{_brief(given)} is no dtype; {hint}") from None
-    if dtype.itemsize not in (1, 2, 4, 8) or dtype.hasobject or dtype.names or dtype.subdtype or dtype.kind in "cSUMm":
+    if found.itemsize not in (1, 2, 4, 8) or found.hasobject or found.names or found.subdtype or found.kind in "cSUMm":
         raise BindingError(f"dtype {_brief(given)} has no place in a PTX register")
-    if dtype == np.dtype(f"V{dtype.itemsize}"):
+    if found == np.dtype(f"V{found.itemsize}"):
         raise BindingError(f"dtype {_brief(given)} has no place in a PTX register")
-    return dtype.newbyteorder("=") if not dtype.isnative else dtype
+    return found.newbyteorder("=") if not found.isnative else found
 
 
 def _brief(value: Any) -> str:
@@ -96,14 +96,14 @@ def tensors(args: Sequence[Any]) -> tuple[list[Argument], tuple[int, ...]]:
         raise BindingError(f"arguments of shapes {shapes} do not broadcast against each other") from None
     if math.prod(shape) > ELEMENTS.most:
         raise TooLarge(ELEMENTS.refusal(math.prod(shape)))
-    arguments = []
+    found = []
     for array in arrays:
         scalar = array.size == 1
         if not scalar:
             array = np.broadcast_to(array, shape)
         flat = np.require(array, requirements=["C", "A"]).reshape(-1)
-        arguments.append(Argument(flat.view(UNSIGNED[max(width_of(array.dtype), 8)]), array.dtype, scalar))
-    return arguments, shape
+        found.append(Argument(flat.view(UNSIGNED[max(width_of(array.dtype), 8)]), array.dtype, scalar))
+    return found, shape
 
 
 def _array(value: Any) -> Array:
@@ -119,8 +119,8 @@ def _array(value: Any) -> Array:
     try:
         array = np.asarray(value)
     except Exception as error:  # an argument of any type may raise any exception
-        message = f"{type(error).__name__}: {error}"
-        raise BindingError(f"argument {_brief(value)} is no array ({message[:200]})") from None
+        words = f"{type(error).__name__}: {error}"
+        raise BindingError(f"argument {_brief(value)} is no array ({words[:200]})") from None
     if array.dtype.hasobject:
         raise BindingError(f"argument {_brief(value)} is no array of numbers")
     dtype_of(array.dtype)

@@ -89,16 +89,16 @@ def dependencies(path: Path, *, exact: bool = False) -> dict[str, str]:
         return dict(_digests_of[path, exact])
     given, path = path, Path(os.path.abspath(path))
     texts = _texts(path)
-    digests = {}
+    found = {}
     for part, by_path in texts.parts.items():
         named = {
             os.path.relpath(file, path.parent): text if exact else _meaning(text) for file, text in by_path.items()
         }
-        digests[part] = _short(sorted(named.items()))
-    digests["plugins"] = _short((digests["plugins"], _session.installed))
-    digests["settings"] = _short((_named_settings(texts), _named_data(texts)))
-    _digests_of[given, exact] = digests
-    return dict(digests)
+        found[part] = _short(sorted(named.items()))
+    found["plugins"] = _short((found["plugins"], _session.installed))
+    found["settings"] = _short((_named_settings(texts), _named_data(texts)))
+    _digests_of[given, exact] = found
+    return dict(found)
 
 
 def opened(path: Path) -> Opened:
@@ -106,13 +106,13 @@ def opened(path: Path) -> Opened:
     path = Path(os.path.abspath(path))
     texts = _texts(path)
     sources = [str(path), *texts.files]
-    files_opened = opened_by(sources, without=sources)
+    found = opened_by(sources, without=sources)
     if not any(_COMPUTED.search(text) for text in texts.everything):
-        return files_opened
+        return found
     # It may import modules under computed names, also ones that are loaded already.
     known = {os.path.realpath(source) for source in sources}
     more = {file: digest_of(file) for file in _users_files() if os.path.realpath(file) not in known}
-    return Opened(dict(sorted((more | dict(files_opened.files)).items())), files_opened.unknown)
+    return Opened(dict(sorted((more | dict(found.files)).items())), found.unknown)
 
 
 def portable(path: Path, files: Mapping[str, str]) -> dict[str, str]:
@@ -158,15 +158,15 @@ def _set_attributes(text: str) -> tuple[tuple[str, str], ...]:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
         return ()
-    attributes: list[tuple[str, str]] = []
+    found: list[tuple[str, str]] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and isinstance(node.value, ast.Name):
-            attributes.append((node.value.id, node.attr))
+            found.append((node.value.id, node.attr))
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "setattr":
             owner, attribute, *_ = [*node.args, ast.Constant("an attribute"), ast.Constant("an attribute")]
             if isinstance(owner, ast.Name):
-                attributes.append((owner.id, str(getattr(attribute, "value", "an attribute"))))
-    return tuple(dict.fromkeys(attributes))
+                found.append((owner.id, str(getattr(attribute, "value", "an attribute"))))
+    return tuple(dict.fromkeys(found))
 
 
 _COMPUTED = re.compile(
@@ -209,12 +209,12 @@ def _customizing() -> list[str]:
 
 
 def _with_imports(files: Iterable[str]) -> dict[str, str]:
-    texts_by_file: dict[str, str] = {}
+    found: dict[str, str] = {}
     for file in files:
         if file not in _imports_of:
             _imports_of[file] = imported_texts(Path(file), Path(file)) | {file: file_text(file)}
-        texts_by_file |= _imports_of[file]
-    return texts_by_file
+        found |= _imports_of[file]
+    return found
 
 
 def _named_settings(texts: _Texts) -> list[tuple[str, str]]:
@@ -222,17 +222,17 @@ def _named_settings(texts: _Texts) -> list[tuple[str, str]]:
 
     A name that is computed counts if a part of it stands in the text.
     """
-    settings: dict[str, str] = {}
+    found: dict[str, str] = {}
     for part, by_path in texts.parts.items():
         for text in by_path.values():
             if part in _OF_PYTEST:
                 known = {c: _session.setting(c) for c in _constants(text)}
-                settings |= {name: value for name, value in known.items() if value is not None}
+                found |= {name: value for name, value in known.items() if value is not None}
             if _READS_ENVIRONMENT.search(text):
                 named = set(_constants(text))
                 parts = [c for c in named if len(c) > 2]
-                settings |= {f"${n}": v for n, v in os.environ.items() if n in named or any(p in n for p in parts)}
-    return sorted(settings.items())
+                found |= {f"${n}": v for n, v in os.environ.items() if n in named or any(p in n for p in parts)}
+    return sorted(found.items())
 
 
 _OF_PYTEST = ("conftest.py", "plugins")
@@ -241,16 +241,16 @@ _OF_PYTEST = ("conftest.py", "plugins")
 
 def _named_data(texts: _Texts) -> list[tuple[str, str]]:
     """The files that a conftest.py or a plugin names. They were imported before their openings could be noted."""
-    data_files: dict[str, str] = {}
+    found: dict[str, str] = {}
     for part in _OF_PYTEST:
         for source, text in texts.parts[part].items():
             for name in _constants(text):
                 if len(name) > 200 or "\n" in name or not re.search(r"\w[./]\w", name):
                     continue
                 for folder in (os.path.dirname(source), os.getcwd()):
-                    if os.path.isfile(path := os.path.join(folder, name)) and not path.endswith(".py"):
-                        data_files[name] = digest_of(path)
-    return sorted(data_files.items())
+                    if os.path.isfile(place := os.path.join(folder, name)) and not place.endswith(".py"):
+                        found[name] = digest_of(place)
+    return sorted(found.items())
 
 
 @functools.lru_cache(maxsize=1024)
