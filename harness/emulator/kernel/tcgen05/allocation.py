@@ -39,13 +39,13 @@ def same(frame: KernelFrame, step: Step, reader: ReadSlot, lanes: Array, what: s
     value, mask = frame.read(reader)
     if mask is not None:
         frame.refuse_undefined(step, np.broadcast_to(mask, (frame.lanes,))[lanes], lanes, what)
-    rows = np.broadcast_to(value, (frame.lanes,))[lanes].reshape(-1, 32).astype(np.int64)
-    torn = (rows != rows[:, :1]).any(axis=1)
+    found = np.broadcast_to(value, (frame.lanes,))[lanes].reshape(-1, 32).astype(np.int64)
+    torn = (found != found[:, :1]).any(axis=1)
     if torn.any():
         lane = int(lanes[32 * int(np.flatnonzero(torn)[0])])
         text = f"{what} is to be the same in all threads of a warp, and is not in that of {frame.who(lane)}"
         raise frame.fault(ExecutionError, step, text)
-    return np.asarray(rows[:, 0])
+    return np.asarray(found[:, 0])
 
 
 @binds("tcgen05_alloc")
@@ -88,20 +88,20 @@ def _run_alloc(frame: KernelFrame, step: Step, active: Array | None) -> None:
     warps, lanes = active_warps(frame, step, active)
     if not len(warps):
         return
-    addresses = []
+    found = []
     for count, warp in zip(
         same(frame, step, step.sources[1], lanes, "the number of columns").tolist(), warps, strict=True
     ):
         lane = int(warp) * 32
         block = int(frame.block[lane])
         _counted(frame, step, lane, count)
-        addresses.append(_allocated(frame, step, lane, block, count))
+        found.append(_allocated(frame, step, lane, block, count))
     first_lanes = warps * 32
     _, places = frame.locate_lanes(step, step.sources[0], step.detail.access, first_lanes)
     if any(place.region is not frame.shared for place in places):
         text = f"{frame.who(int(first_lanes[0]))}: the address of columns goes to shared memory"
         raise frame.fault(MemoryFault, step, text)
-    frame.store(step, step.detail.access, first_lanes, places, [np.array(addresses, np.uint32)], [None])
+    frame.store(step, step.detail.access, first_lanes, places, [np.array(found, np.uint32)], [None])
     if frame.grid.races:
         for place in places:
             frame.shared.note_addresses(place.offsets, step.detail.access.size)

@@ -52,10 +52,10 @@ def _strips(cells: Array) -> Array | None:
     if not len(below) or size % (32 * int(below[0])):
         return None
     parts = cells.reshape(count, -1, 32, int(below[0]))
-    strips = np.ascontiguousarray(parts[:, :, 0]).reshape(count, -1)
+    found = np.ascontiguousarray(parts[:, :, 0]).reshape(count, -1)
     answer = np.ones(1, np.uint8)
     _compare(parts.reshape(-1, int(below[0])), answer)
-    return strips if answer[0] else None
+    return found if answer[0] else None
 
 
 def _compare_code(cells: Array, answer: Array) -> None:

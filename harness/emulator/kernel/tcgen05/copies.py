@@ -70,11 +70,11 @@ def _bind_cp(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
 @runs("tcgen05_cp")
 def _run_cp(frame: KernelFrame, step: Step, active: Array | None) -> None:
     lanes = frame.every if active is None else np.flatnonzero(active)
-    copying: TensorCopy = step.detail
+    found: TensorCopy = step.detail
     for lane, (given, code) in zip(lanes.tolist(), values(frame, step, step.sources, lanes), strict=True):
-        blocks = members(frame, step, lane, copying.pair)
-        to = np.concatenate([_cells(frame, step, lane, given + copying.behind, copying, b) for b in blocks], axis=1)
-        source = TensorOperand("the source", copying.lanes.shape[1], 4 * copying.words, "u8")
+        blocks = members(frame, step, lane, found.pair)
+        to = np.concatenate([_cells(frame, step, lane, given + found.behind, found, b) for b in blocks], axis=1)
+        source = TensorOperand("the source", found.lanes.shape[1], 4 * found.words, "u8")
         offsets = np.concatenate([operands.shared_offsets(frame, step, lane, code, source, b) for b in blocks], axis=0)
         work = frame.tensor.issue(step, lane, to.reshape(-1))
         frame.tensor.read_shared(work, offsets)
@@ -82,8 +82,8 @@ def _run_cp(frame: KernelFrame, step: Step, active: Array | None) -> None:
         for of, into in (
             (shared.bytes, frame.tensor.memory.words), (shared.undefined, frame.tensor.memory.undefined),
         ):  # fmt: skip
-            chunks = _unpacked(of.reshape(-1, 16)[offsets // 16], copying.packed, of is shared.undefined)
-            rows = np.ascontiguousarray(chunks).view(np.uint32).reshape(-1, copying.words)
+            chunks = _unpacked(of.reshape(-1, 16)[offsets // 16], found.packed, of is shared.undefined)
+            rows = np.ascontiguousarray(chunks).view(np.uint32).reshape(-1, found.words)
             into[to] = rows
 
 
@@ -101,8 +101,8 @@ def _unpacked(chunks: Array, packed: str | None, masks: bool) -> Array:
     """Unpack chunks of 16 bytes to one element in each byte: e2m1 in bits 2 to 5, 6-bit formats from bit 0."""
     if packed is None:
         return chunks
-    packing = TensorOperand("", 0, 0, "e2m1" if packed == "b4x16_p64" else "e3m2")
-    elements = operands.unpacked(chunks, packing)
+    found = TensorOperand("", 0, 0, "e2m1" if packed == "b4x16_p64" else "e3m2")
+    elements = operands.unpacked(chunks, found)
     return np.asarray((elements != 0) * np.uint8(0xFF) if masks else elements.astype(np.uint8))
 
 

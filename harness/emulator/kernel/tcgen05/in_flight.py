@@ -122,10 +122,10 @@ class TensorWork:
 
     def place(self, number: int) -> str:
         """A description of a cell; in a cluster with its block."""
-        text = f"lane {number % CELLS // COLUMNS}, column {number % COLUMNS} of tensor memory"
+        found = f"lane {number % CELLS // COLUMNS}, column {number % COLUMNS} of tensor memory"
         if self.frame.grid.cluster_size > 1:
-            text += f" of block {self.frame.grid.coordinates(self.frame.first + number // CELLS)}"
-        return text
+            found += f" of block {self.frame.grid.coordinates(self.frame.first + number // CELLS)}"
+        return found
 
     def line(self, step: Step) -> int:
         """The line of a step."""
@@ -177,10 +177,10 @@ class TensorWork:
 
     def _agents_by_member(self) -> Array:
         """For each thread of a block, the member that stands for its operations; -1: none."""
-        agents = np.full(self.frame.order.team, -1, np.int64)
+        found = np.full(self.frame.order.team, -1, np.int64)
         for member, agent in self.agents.items():
-            agents[member] = agent
-        return agents
+            found[member] = agent
+        return found
 
     def note(
         self, kind: int, cells: Rows, who: Array, since: Array | None = None, role: int = 0, accumulator: int = 0,
@@ -287,12 +287,12 @@ class TensorWork:
         finished = np.zeros(order.team, np.int32)
         for member, agent in self.agents.items():
             finished[member] = times[agent]
-        own, writers = cells // CELLS % frame.grid.cluster_size, by[cells]
+        own, found = cells // CELLS % frame.grid.cluster_size, by[cells]
         several = warps.max(axis=1)
         both = np.minimum(several[own], several[np.minimum(own ^ 1, frame.grid.cluster_size - 1)])
-        by_cores = finished[np.clip(writers - CORES, 0, order.team - 1)]
-        by_warp = warps[own, np.clip(writers, 0, warps.shape[1] - 1)]
-        return np.asarray(np.where(writers == SEVERAL, both, np.where(writers >= CORES, by_cores, by_warp)))
+        by_cores = finished[np.clip(found - CORES, 0, order.team - 1)]
+        by_warp = warps[own, np.clip(found, 0, warps.shape[1] - 1)]
+        return np.asarray(np.where(found == SEVERAL, both, np.where(found >= CORES, by_cores, by_warp)))
 
     def _other(self, who: int) -> str:
         if who < CORES:
@@ -306,8 +306,8 @@ class TensorWork:
     ) -> None:
         """Raise MemoryFault if fences before and after the barrier are missing, without which it does not order tensor
         memory."""
-        writers = by[cells]
-        foreign = (writers != who) & (writers != also) & (writers != -1)
+        found = by[cells]
+        foreign = (found != who) & (found != also) & (found != -1)
         for bad, missing in (
             (foreign & self.memory.unfenced[cells], "tcgen05.fence::before_thread_sync lies before"),
             (foreign & (self.after[lane] <= when[cells]), "tcgen05.fence::after_thread_sync lies behind"),
@@ -369,11 +369,11 @@ class TensorWork:
             before.written = NONE
         memory.being_read[read] += 1
         memory.note_read(read, who, now, self._since(lane, read, memory.reader, True))
-        work = Work(step, lane, written, read)
-        self.flying.append(work)
+        found = Work(step, lane, written, read)
+        self.flying.append(found)
         if self.frame.observer is not None:
             self.frame.observer.tensor_issued(step, lane, written, read)
-        return work
+        return found
 
     def _issue_compiled(
         self, step: Step, lane: int, written: Array, read: Array, accumulator: tuple[int, ...], before: Work | None
@@ -394,11 +394,11 @@ class TensorWork:
             self.note(cell_access.WRITES, Rows.of(written[None]), who, role=roles[0], accumulator=number)
         else:
             before.written = NONE
-        work = Work(step, lane, written, read)
-        self.flying.append(work)
+        found = Work(step, lane, written, read)
+        self.flying.append(found)
         if self.frame.observer is not None:
             self.frame.observer.tensor_issued(step, lane, written, read)
-        return work
+        return found
 
     def issue_together(
         self, step: Step, lanes: Array, written: list[Array], read: Array | None, offsets: list[Array],
@@ -472,13 +472,13 @@ class TensorWork:
             awaited = shared.awaits_fences(offsets, 16)
             unfenced = np.flatnonzero(shared.unfenced([lane], shared.units(offsets, 16)) if awaited else ())
             racing = np.flatnonzero(shared.written_by_others(offsets, 16, lanes))
-            for first, missing in (
+            for first, words in (
                 (int(racing[0]) if len(racing) else -1, "another thread wrote, and no barrier"),
                 (int(unfenced[0]) if len(unfenced) else -1, "a thread wrote, and no fence.proxy.async"),
             ):
                 if first >= 0:
                     at = int(offsets[first]) % shared.size
-                    raise self._fault(step, f"{'race: ' * ('bar' in missing)}{who} {at}, which {missing} lies between")
+                    raise self._fault(step, f"{'race: ' * ('bar' in words)}{who} {at}, which {words} lies between")
         frame.owned.sources.add(offsets, 16, 1)
         work.offsets.append(offsets)
         if frame.observer is not None:
@@ -571,15 +571,15 @@ class TensorWork:
     def _arrive(self, one: Committed) -> None:
         frame = self.frame
         who = f"the tcgen05.commit of {frame.who(one.lane)} arrives"
-        barrier = barrier_of(frame, one.step, one.barrier, who)
-        count_arrival(frame, one.step, barrier, one.barrier, who)
+        found = barrier_of(frame, one.step, one.barrier, who)
+        count_arrival(frame, one.step, found, one.barrier, who)
         order, agent = frame.order, self._agent(one.lane)
         now = order.tick()
         released = order.join(one.released, np.zeros(order.vectors.shape[1], np.int32))
         released[agent] = now
-        barrier.arrive(order, released)
-        barrier.copies = True
-        barrier.settle(order)
+        found.arrive(order, released)
+        found.copies = True
+        found.settle(order)
 
     def refuse_bound_for(self, step: Step, barrier: int, lane: int) -> None:
         """Raise ExecutionError if a thread invalidates an mbarrier to which a commit under way will report."""

@@ -161,8 +161,8 @@ def decoded(
     if values.pop("shift", 0) and not ws:
         return "the largest shift (bits 30, 31) is for tcgen05.mma.ws"
     shape = {"k": K[kind] * (1 + sparse), "block": block, "sparse": sparse, "selector": selector}
-    descriptor = InstructionDescriptor(**{"d": "f32", **shape, **values})  # type: ignore[arg-type]
-    return _unshaped(descriptor, kind, ws, pair) or descriptor
+    found = InstructionDescriptor(**{"d": "f32", **shape, **values})  # type: ignore[arg-type]
+    return _unshaped(found, kind, ws, pair) or found
 
 
 def _unshaped(found: InstructionDescriptor, kind: str, ws: bool, pair: bool) -> str:

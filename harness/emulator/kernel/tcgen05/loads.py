@@ -219,10 +219,8 @@ def _load(frame: KernelFrame, step: Step, active: Array | None) -> tuple[Array, 
     memory, cells, along = frame.tensor.memory, where.cells, where.along.reshape(-1)
     both = []
     for of in (memory.words, memory.undefined):
-        loaded = (
-            of[along] & np.uint32(0xFFFF) | of[along + 1] << np.uint32(16) if step.detail.packed else of.take(along)
-        )
-        both.append(np.ascontiguousarray(loaded.reshape(-1, cells.shape[1]).T))
+        found = of[along] & np.uint32(0xFFFF) | of[along + 1] << np.uint32(16) if step.detail.packed else of.take(along)
+        both.append(np.ascontiguousarray(found.reshape(-1, cells.shape[1]).T))
     doubtful = np.asarray(both[1].any(axis=1))
     for number, writer in enumerate(step.destinations[: cells.shape[1]]):
         value, doubt = both[0][number], both[1][number]

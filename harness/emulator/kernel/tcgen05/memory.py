@@ -145,6 +145,6 @@ class TensorMemory:
         return self._others(self.reader, self.read, cells, who, since, cores)
 
     def _others(self, by: Array, when: Array, cells: Array, who: Array | int, since: Array | int, cores: int) -> Array:
-        writers = by[cells]
-        mine = (writers == who) | (writers == _NOBODY) | ((writers == cores) & (cores > 0))
+        found = by[cells]
+        mine = (found == who) | (found == _NOBODY) | ((found == cores) & (cores > 0))
         return np.asarray(~mine & (when[cells] >= since))

@@ -43,14 +43,14 @@ class Accumulator:
 
     def read(self, of: Array) -> Array:
         """The values of an array at the cells, m x n."""
-        window = self.window(of)
-        return np.asarray(of[self.cells] if window is None else window.reshape(self.cells.shape))
+        found = self.window(of)
+        return np.asarray(of[self.cells] if found is None else found.reshape(self.cells.shape))
 
     def write(self, of: Array, what: Array, chosen: Array | None) -> None:
         """Set the values of an array at the cells, or at some of them."""
-        window = self.window(of) if chosen is None else None
-        if window is not None:
-            window[...] = what.reshape(window.shape)
+        found = self.window(of) if chosen is None else None
+        if found is not None:
+            found[...] = what.reshape(found.shape)
         elif chosen is None:
             of[self.cells] = what
         else:
@@ -62,9 +62,9 @@ def accumulator(
 ) -> Accumulator:
     """The accumulator of a shape at an address in a block. Raises MemoryFault outside of tensor memory."""
     key = (block, given, shape, ws)
-    known = frame.tensor.accumulators.get(key)
-    if isinstance(known, Accumulator):
-        return known
+    found = frame.tensor.accumulators.get(key)
+    if isinstance(found, Accumulator):
+        return found
     lanes, columns = rows_of(*shape, ws)
     held = cells(frame, step, lane, given, lanes, columns, "d", block)
     made = Accumulator(key[0], given >> 16, given & 0xFFFF, ws, held, held.reshape(-1), lanes + (given >> 16))
@@ -90,9 +90,9 @@ def read_of_blocks(some: Sequence[Accumulator], of: Array) -> Array:
 
 def write_of_blocks(some: Sequence[Accumulator], of: Array, what: Array) -> None:
     """Set the values of an array at accumulators of one shape: blocks x m x n."""
-    target = _of_blocks(some, of)
-    if target is not None:
-        target[...] = what
+    found = _of_blocks(some, of)
+    if found is not None:
+        found[...] = what
         return
     for one, own in zip(some, what, strict=True):
         one.write(of, own, None)
@@ -384,7 +384,7 @@ class MatrixDescriptor:
     @property
     def code(self) -> int:
         """The descriptor's 64 bits."""
-        mode = next(m for m, swizzle in SWIZZLES.items() if swizzle == self.swizzle)
+        mode = next(m for m, found in SWIZZLES.items() if found == self.swizzle)
         parts = (self.start >> 4 & _FIELD, (self.leading >> 4 & _FIELD) << 16, (self.stride >> 4 & _FIELD) << 32)
         return sum(parts) | 1 << 46 | mode << 61
 

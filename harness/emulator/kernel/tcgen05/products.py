@@ -181,8 +181,8 @@ def columns_of(frame: KernelFrame, step: Step, lane: int, some: Array, shape: Sh
         )
         raise frame.fault(ExecutionError, step, f"{text}{', '.join(f'0b{x:04b}' for x in legal)} do")
     run = 2 if kind.startswith("mxf4") else 1
-    storage = sparse_mma.Storage(chunks, chunks, _CHUNK.get(kind, 4), run, kind == "tf32")
-    return np.asarray(sparse_mma.kept(chunks[None], storage)[0])
+    place = sparse_mma.Storage(chunks, chunks, _CHUNK.get(kind, 4), run, kind == "tf32")
+    return np.asarray(sparse_mma.kept(chunks[None], place)[0])
 
 
 def sparse_product(how: Arithmetic, a: Array, b: Array, c: Array, where: Array) -> Array:
@@ -196,19 +196,19 @@ def sparse_doubts(
     """The masks of undefined bits of the results: a result that depends on an undefined element or scale is
     undefined."""
     parts = [None if x is None else x[None] for x in (a, None if b is None else b.T, c)]
-    masks = sparse_mma.doubted(parts, where[None], result[None], 32)[0]
+    found = sparse_mma.doubted(parts, where[None], result[None], 32)[0]
     for number, scales in enumerate(of_scales):
         if scales is not None:
             bad = np.where(scales.any(axis=1), np.uint32(0xFFFFFFFF), np.uint32(0))
-            masks = masks | (bad[None] if number else bad[:, None])
-    return np.asarray(masks)
+            found = found | (bad[None] if number else bad[:, None])
+    return np.asarray(found)
 
 
 def sparse_scaled_product(
     a: Array, b: Array, c: Array, factors: list[Array], types: tuple[str, str, str], model: ScaledModel, where: Array
 ) -> Array:
     """Like `sparse_product`, with scales m x blocks and n x blocks. Each row of a uses different rows of b."""
-    products = [
+    found = [
         scaledproducts.dot(
             a[i : i + 1],
             np.ascontiguousarray(b[:, where[i]]),
@@ -220,7 +220,7 @@ def sparse_scaled_product(
         )
         for i in range(len(a))
     ]
-    return np.concatenate(products)
+    return np.concatenate(found)
 
 
 GENERATION = "Blackwell"
@@ -319,11 +319,11 @@ def _together(frame: KernelFrame, step: Step, lanes: Array, given: list[list[int
     Returns False, with nothing changed, for others, and if anything may be wrong or undefined: `_product` then decides,
     one thread after the other. Errors of operands are those of the first thread.
     """
-    product: TensorProduct = step.detail
+    found: TensorProduct = step.detail
     tensor, memory, shared, count = frame.tensor, frame.tensor.memory, frame.shared, len(lanes)
-    if count < 2 or not tensor.fast or frame.observer is not None or product.kind not in _FLOATS or product.shift:
+    if count < 2 or not tensor.fast or frame.observer is not None or found.kind not in _FLOATS or found.shift:
         return False
-    if product.pair or product.ws or product.sparse or product.block or len(given[0]) != len(product.places) + 1:
+    if found.pair or found.ws or found.sparse or found.block or len(given[0]) != len(found.places) + 1:
         return False
     hint = step.bound.modifiers.get("collector")
     blocks = frame.block[lanes]
@@ -332,7 +332,7 @@ def _together(frame: KernelFrame, step: Step, lanes: Array, given: list[list[int
         return False
     if not np.array_equal(blocks, np.arange(first, first + count)):
         return False
-    at = [x + (p or 0) for x, p in zip(given[0], product.places, strict=False)]
+    at = [x + (p or 0) for x, p in zip(given[0], found.places, strict=False)]
     what, enabled = _decoded(frame, step, lane, at[3]), bool(given[0][-1])
     _refuse_base(frame, step, lane, at[0], what.m, False)
     a = TensorOperand("a", what.m, what.stored, what.a, what.across_a)
@@ -353,7 +353,7 @@ def _together(frame: KernelFrame, step: Step, lanes: Array, given: list[list[int
         c = np.zeros((count, *shape), np.uint32)
     apart = np.arange(count)[:, None]
     a_cells = None
-    if product.places[1] is not None:
+    if found.places[1] is not None:
         _refuse_other_lane(frame, step, lane, at[1], at[0], "a")
         of_first = _a_in_cells(frame, step, lane, at[1], a, False, first)
         a_cells = of_first.reshape(1, -1) + apart * CELLS
@@ -384,7 +384,7 @@ def _together(frame: KernelFrame, step: Step, lanes: Array, given: list[list[int
     for block in blocks.tolist():
         tensor.collectors.pop((block, "a"), None)
     x, y = _signed(data[0], what.a, what.negate_a), _signed(data[1], what.b, what.negate_b)
-    result = np.asarray(_arithmetic(product, what)(x, np.ascontiguousarray(y.transpose(0, 2, 1)), c))
+    result = np.asarray(_arithmetic(found, what)(x, np.ascontiguousarray(y.transpose(0, 2, 1)), c))
     write_of_blocks(d, memory.words, result)
     write_of_blocks(d, memory.undefined, np.broadcast_to(~low, result.shape))
     return True
@@ -397,25 +397,23 @@ def _arithmetic(found: TensorProduct, what: InstructionDescriptor) -> Arithmetic
 def _decoded(frame: KernelFrame, step: Step, lane: int, code: int) -> InstructionDescriptor:
     """The descriptor. Raises ExecutionError if it is invalid, and NotElementwise if the target has such products and
     the emulator does not."""
-    product: TensorProduct = step.detail
+    found: TensorProduct = step.detail
     what = f"the instruction descriptor 0x{code:08x} of {frame.who(lane)}"
-    for one in product.longer:
+    for one in found.longer:
         if code >> one.bit & 1:
             text = f"bit {one.bit} makes k {one.k} without .sp, and no published model says how so many terms are added"
             raise frame.fault(NotElementwise, step, f"{what}: {text}")
-    if product.later and product.sparse and product.kind.startswith("mxf4"):
+    if found.later and found.sparse and found.kind.startswith("mxf4"):
         if code >> 12 & 1:
             raise frame.fault(
                 NotElementwise, step, f"{what}: the emulator does not run the sparsity of sm_107 (bit 12)"
             )
         text = "bit 12 (sparsity version) is 0, which is undefined on sm_107"
         raise frame.fault(ExecutionError, step, f"{what}: {text}")
-    decoded = instruction_descriptors.decoded(
-        code, product.kind, product.ws, product.block, product.pair, product.sparse
-    )
+    decoded = instruction_descriptors.decoded(code, found.kind, found.ws, found.block, found.pair, found.sparse)
     if isinstance(decoded, str):
         raise frame.fault(ExecutionError, step, f"{what}: {decoded}")
-    if decoded.scale == "ue4m3" and decoded.block == 32 and not product.later:
+    if decoded.scale == "ue4m3" and decoded.block == 32 and not found.later:
         text = "scales of ue4m3 for 32 elements each are undefined before sm_107f; use .block16, or ue8m0 (bit 23)"
         raise frame.fault(ExecutionError, step, f"{what}: {text}")
     return decoded
@@ -423,28 +421,28 @@ def _decoded(frame: KernelFrame, step: Step, lane: int, code: int) -> Instructio
 
 def _product(frame: KernelFrame, step: Step, lane: int, given: list[int]) -> None:
     """Compute a product issued by one thread. A pair computes two products, each of half of a's rows and all of b."""
-    product: TensorProduct = step.detail
-    at = [x + (p or 0) for x, p in zip(given, product.places, strict=False)]
+    found: TensorProduct = step.detail
+    at = [x + (p or 0) for x, p in zip(given, found.places, strict=False)]
     what = _decoded(frame, step, lane, at[3])
-    blocks = members(frame, step, lane, product.pair)
+    blocks = members(frame, step, lane, found.pair)
     rows = what.m // len(blocks)
-    halves = product.ws or (product.pair and rows == 64 and not product.sparse)
+    halves = found.ws or (found.pair and rows == 64 and not found.sparse)
     _refuse_base(frame, step, lane, at[0], rows, halves)
-    enabled, *masks = given[len(product.places) :]
-    a = TensorOperand("a", rows, what.stored, what.a, what.across_a, product.kind.startswith("mxf4"))
-    b = TensorOperand("b", what.n // len(blocks), what.k, what.b, what.across_b, product.kind.startswith("mxf4"))
+    enabled, *masks = given[len(found.places) :]
+    a = TensorOperand("a", rows, what.stored, what.a, what.across_a, found.kind.startswith("mxf4"))
+    b = TensorOperand("b", what.n // len(blocks), what.k, what.b, what.across_b, found.kind.startswith("mxf4"))
     parts = []
     for block in blocks:
         d = accumulator(frame, step, lane, at[0], (rows, what.n), halves, block)
         in_cells = None
-        if product.places[1] is not None:
+        if found.places[1] is not None:
             _refuse_other_lane(frame, step, lane, at[1], at[0], "a")
             in_cells = _a_in_cells(frame, step, lane, at[1], a, halves, block)
         of_scales = _scales(frame, step, lane, at[4:6] if what.block else [], (rows, what.n), halves, block)
         metadata = None
-        if product.sparse:
+        if found.sparse:
             _refuse_other_lane(frame, step, lane, at[-1], at[0], "metadata")
-            shape = Shape(product.kind, rows, what.k, product.ws)
+            shape = Shape(found.kind, rows, what.k, found.ws)
             metadata = cells_of(frame, step, lane, at[-1], shape, what.selector, block)
         parts.append(Part(block, d, in_cells, of_scales, metadata))
     to = written_elements(frame, step, lane, parts[0].d.lanes, masks)
@@ -459,8 +457,8 @@ def _product(frame: KernelFrame, step: Step, lane: int, given: list[int]) -> Non
     )
     left = [_matrix(frame, step, lane, at[1], a, part.a, work, part.block) for part in parts]
     right = _joined([_matrix(frame, step, lane, at[2], b, None, work, part.block) for part in parts])
-    kept = (b, right) if product.ws else (a, _joined(left))
-    collected(frame, step, lane, blocks[0], kept[0], kept[1][0], product.ws)
+    kept = (b, right) if found.ws else (a, _joined(left))
+    collected(frame, step, lane, blocks[0], kept[0], kept[1][0], found.ws)
     for part, own in zip(parts, left, strict=True):
         _part(frame, step, lane, what, part, own, right, bool(enabled), to)
 
@@ -481,11 +479,11 @@ def _part(
     enabled: bool, to: Array | None,
 ) -> None:  # fmt: skip
     """The parts of one block."""
-    product: TensorProduct = step.detail
+    found: TensorProduct = step.detail
     c: Codes = np.zeros(part.d.cells.shape, np.uint32), None
     if enabled:
         c = codes(frame, part.d, what.d)
-        c = (_divided(frame, step, lane, c[0], what.d, 2.0**-product.shift), c[1]) if product.shift else c
+        c = (_divided(frame, step, lane, c[0], what.d, 2.0**-found.shift), c[1]) if found.shift else c
     factors = [
         tensoroperands.scales(frame, step, lane, some, first, what.stored // what.block, f"the scale of {name}")
         for some, first, name in zip(part.scales, (what.part_a, what.part_b), "ab", strict=False)
@@ -494,9 +492,9 @@ def _part(
     y = _signed(right[0], what.b, what.negate_b)
     where = None
     if part.metadata is not None:
-        shape = Shape(product.kind, len(part.d.cells), what.k, product.ws)
+        shape = Shape(found.kind, len(part.d.cells), what.k, found.ws)
         where = columns_of(frame, step, lane, part.metadata, shape)
-    result = _computed(product, what, x, y, c[0], [f for f, _ in factors], where)
+    result = _computed(found, what, x, y, c[0], [f for f, _ in factors], where)
     if where is None:
         doubts = _doubts(left[1], right[1], c[1], [m for _, m in factors], result)
     else:
@@ -574,13 +572,13 @@ def _scales(
     """The cells of both matrices' scales. The two highest bits of an address are ignored, because CUTLASS keeps the
     scale factor's id there. In a pair each block has the scales of its own rows of a and of all columns of b.
     """
-    cells = []
+    found = []
     for first, count, name in zip(given, rows, "ab", strict=False):
         places = tensoroperands.scale_cells(count, halves and name == "b")
         some = tensoroperands.cells(frame, step, lane, first & 0x3FFFFFFF, *places, f"the scale of {name}", block)
         tensoroperands.refuse_unwritten(frame, step, lane, some, f"the scale of {name}")
-        cells.append(some)
-    return cells
+        found.append(some)
+    return found
 
 
 def _matrix(

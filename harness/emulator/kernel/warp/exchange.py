@@ -49,8 +49,8 @@ def _members(frame: KernelFrame, step: Step, reader: ReadSlot, active: Array | N
     if len(np.unique(given)) > 1 and (other := _other_mask(given, here)).any():
         raise _mistaken(frame, step, given, other, "and a thread of that mask executes it with another mask")
     if gathers and active is not None and (waits := here & _absent(frame, given, here)).any():
-        problem = "and a thread of that mask neither executes it now nor has ended: no result would hold its value"
-        raise _mistaken(frame, step, given, waits, problem)
+        words = "and a thread of that mask neither executes it now nor has ended: no result would hold its value"
+        raise _mistaken(frame, step, given, waits, words)
     if not gathers and active is not None and isinstance(frame, KernelFrame):
         _expect_absent(frame, step, given, here)
     return here
@@ -64,14 +64,14 @@ def _expect_absent(frame: KernelFrame, step: Step, given: Array, here: Array) ->
     waits = here & _absent(frame, given, here)
     if not waits.any():
         return
-    problem = "and a thread of that mask waits at a barrier instead: neither can go on"
+    words = "and a thread of that mask waits at a barrier instead: neither can go on"
     held = frame.at_barriers().reshape(-1, 32)
     for warp in np.flatnonzero(waits.any(axis=1)).tolist():
         named = np.bitwise_or.reduce(given[warp][waits[warp]]) >> np.arange(32, dtype=np.uint32) & np.uint32(1)
         absent = (named != 0) & ~here[warp] & ~frame.gone.reshape(-1, 32)[warp]
         only = np.zeros_like(waits)
         only[warp] = waits[warp]
-        error = _mistaken(frame, step, given, only, problem)
+        error = _mistaken(frame, step, given, only, words)
         if (absent & held[warp]).any():
             raise error
         frame.owed.update(dict.fromkeys((warp * 32 + np.flatnonzero(absent)).tolist(), error))

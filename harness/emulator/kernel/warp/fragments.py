@@ -83,8 +83,8 @@ def of_c(m: int, n: int, bits: int) -> Array:
 
 
 def _tile(lane: Array) -> Array:
-    tile: Array = lane % 16 // 4
-    return tile
+    found: Array = lane % 16 // 4
+    return found
 
 
 @cache
@@ -108,5 +108,5 @@ def of_quads(operand: str, layout: str) -> Array:
     # b has the layout of a transposed: its column layout is a's row layout.
     if operand == "a":
         return _table(4, 8, 4, 2, 2, along if layout == "row" else across)
-    table = _table(4, 8, 4, 2, 2, along if layout == "col" else across)
-    return table.transpose(0, 2, 1)
+    found = _table(4, 8, 4, 2, 2, along if layout == "col" else across)
+    return found.transpose(0, 2, 1)

@@ -148,10 +148,10 @@ class Fragments:
 
     def of(self, key: Hashable, registers: tuple[Array, ...], make: Callable[[], T]) -> T:
         """What `make` gives for registers, from before if they are the same arrays."""
-        entry = self._kept.get(key)
-        if entry is not None and all(map(_same, entry[0], registers)):
+        found = self._kept.get(key)
+        if found is not None and all(map(_same, found[0], registers)):
             self._kept.move_to_end(key)
-            made: T = entry[1]
+            made: T = found[1]
             return made
         made = make()
         self.keep(key, registers, made)

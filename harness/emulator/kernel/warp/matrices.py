@@ -64,11 +64,11 @@ def _bind_stmatrix(builder: KernelBuilder, node: Instruction, bound: Bound) -> S
 def _rows(frame: KernelFrame, step: Step, matrices: range, warps: Array) -> tuple[Array, Any]:
     """The lanes that give the row addresses of matrices: of each warp, 8 for each."""
     lanes = (warps[:, None] * 32 + np.arange(8 * matrices.start, 8 * matrices.stop)).reshape(-1)
-    _, locations = frame.locate_lanes(step, step.sources[0], step.detail, lanes)
-    if any(place.region is not frame.shared for place in locations):
+    _, found = frame.locate_lanes(step, step.sources[0], step.detail, lanes)
+    if any(place.region is not frame.shared for place in found):
         text = f"{frame.who(int(lanes[0]))} or a thread beside it gives the address of a row outside shared memory"
         raise frame.fault(MemoryFault, step, text)
-    return lanes, locations
+    return lanes, found
 
 
 @runs("ldmatrix")

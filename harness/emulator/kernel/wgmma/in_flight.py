@@ -85,11 +85,11 @@ def elements_of_a(step: Step, accumulators: int) -> frozenset[int]:
 
 def watched(program: Program) -> frozenset[int]:
     """The registers of all products of a program."""
-    registers: set[int] = set()
+    found: set[int] = set()
     for step in program.steps:
         if step.kind == "wgmma":
-            registers |= {w.slot for w in step.destinations} | elements_of_a(step, step.detail.count)
-    return frozenset(registers)
+            found |= {w.slot for w in step.destinations} | elements_of_a(step, step.detail.count)
+    return frozenset(found)
 
 
 class Promises:
@@ -242,12 +242,12 @@ class Promises:
         if shared.swizzles is None:
             return
         first = int(self.frame.block[lane]) * shared.size
-        swizzles = shared.swizzles[(offsets.reshape(-1) + first) // 16]
-        bad = (swizzles != 0) & (swizzles != swizzle)
+        found = shared.swizzles[(offsets.reshape(-1) + first) // 16]
+        bad = (found != 0) & (found != swizzle)
         if bad.any():
             at = int(np.flatnonzero(bad)[0])
-            layouts = {16: "without a swizzle"}
-            wrote, reads = (layouts.get(int(x), f"with a swizzle of {int(x)} bytes") for x in (swizzles[at], swizzle))
+            words = {16: "without a swizzle"}
+            wrote, reads = (words.get(int(x), f"with a swizzle of {int(x)} bytes") for x in (found[at], swizzle))
             text = f"the descriptor of {name} reads shared memory at offset {int(offsets.reshape(-1)[at])} {reads}; "
             raise self.frame.fault(MemoryFault, step, text + f"a tensor map wrote it {wrote}")
 

@@ -112,8 +112,8 @@ def _bind_wgmma_sp(builder: KernelBuilder, node: Instruction, bound: Bound) -> S
     operands = list(node.operands)
     metadata, selector = operands.pop(3), operands.pop(3)
     kind, k = bound.modifiers["atype"] or "", shape_of(bound)[1]
-    storage = sparse_mma.storage(kind, k, sparse_mma.selector_of(builder, node, selector, kind, k))
-    return _bound(builder, node, bound, operands, storage, metadata)
+    place = sparse_mma.storage(kind, k, sparse_mma.selector_of(builder, node, selector, kind, k))
+    return _bound(builder, node, bound, operands, place, metadata)
 
 
 def _bound(
@@ -258,13 +258,13 @@ def _uniform(frame: KernelFrame, step: Step, reader: ReadSlot, groups: Array, wh
     lanes = groups[:, None] * 128 + np.arange(128)
     if mask is not None:
         frame.refuse_undefined(step, np.broadcast_to(mask, (frame.lanes,))[lanes].reshape(-1), lanes.reshape(-1), what)
-    rows = np.broadcast_to(value, (frame.lanes,))[lanes]
-    torn = (rows != rows[:, :1]).any(axis=1)
+    found = np.broadcast_to(value, (frame.lanes,))[lanes]
+    torn = (found != found[:, :1]).any(axis=1)
     if torn.any():
         lane = int(lanes[np.flatnonzero(torn)[0], 0])
         text = f"{what} is to be the same in all threads of a warpgroup, and is not in that of {frame.who(lane)}"
         raise frame.fault(ExecutionError, step, text)
-    return np.asarray(rows[:, 0])
+    return np.asarray(found[:, 0])
 
 
 def _loaded(
@@ -277,22 +277,22 @@ def _loaded(
     for number, code in enumerate(different):
         which[codes == code] = number
         lane = int(promise.groups[np.flatnonzero(which == number)[0]]) * 128
-        descriptor = descriptors.decoded(code)
-        if isinstance(descriptor, str):
-            raise frame.fault(ExecutionError, step, f"the descriptor of {name} of {frame.who(lane)}: {descriptor}")
-        if not matrix.across and descriptor.swizzle != 16 and matrix.depth > descriptor.swizzle:
-            text = f"the descriptor of {name} of {frame.who(lane)} states a swizzle of {descriptor.swizzle} bytes, and "
+        found = descriptors.decoded(code)
+        if isinstance(found, str):
+            raise frame.fault(ExecutionError, step, f"the descriptor of {name} of {frame.who(lane)}: {found}")
+        if not matrix.across and found.swizzle != 16 and matrix.depth > found.swizzle:
+            text = f"the descriptor of {name} of {frame.who(lane)} states a swizzle of {found.swizzle} bytes, and "
             text += f"{matrix.depth} bytes lie along k: the ISA does not say where those beyond its rows are"
             raise frame.fault(ExecutionError, step, text)
-        within = descriptors.addresses(descriptor, matrix.across, matrix.rows, matrix.depth) - SHARED_BASE
+        within = descriptors.addresses(found, matrix.across, matrix.rows, matrix.depth) - SHARED_BASE
         if int(within.min()) < 0 or int(within.max()) + 16 > shared.limit:
             wrong = int(within.min()) if int(within.min()) < 0 else int(within.max())
             text = f"the descriptor of {name} reaches offset {wrong}, outside the {shared.limit} bytes of shared memory"
-            shown = f"start {descriptor.start - SHARED_BASE}, leading {descriptor.leading}, stride {descriptor.stride}"
+            shown = f"start {found.start - SHARED_BASE}, leading {found.leading}, stride {found.stride}"
             raise frame.fault(MemoryFault, step, f"{text} ({shown}), in {frame.who(lane)}")
         if shared.swizzles is not None:
             for group in promise.groups[which == number].tolist():
-                frame.promises.note_layout(step, within, descriptor.swizzle, group * 128, name)
+                frame.promises.note_layout(step, within, found.swizzle, group * 128, name)
         rows.append(within.reshape(-1))
     offsets = np.stack(rows)[which] + (frame.block[promise.groups * 128] * shared.size)[:, None]
     frame.promises.read(step, promise, offsets)
