@@ -28,7 +28,7 @@ from ptxdiff.reports import charts, packing
 from ptxdiff.reports.case_page import COLOURS, SWEPT_SHOWN, CasePage, case_page
 from ptxdiff.reports.charts import map_anchor
 from ptxdiff.reports.conformance import LedgerTable, ledger
-from ptxdiff.reports.forked import made_in_forks
+from ptxdiff.reports.forked import in_forks
 from ptxdiff.reports.history import KINDS, History, history, seconds
 from ptxdiff.reports.model import EVIDENCE, PROVED, STATES, FailureGroup, View, anchor, reasons, shape_order, view
 from ptxdiff.reports.packing import Keeper
@@ -157,7 +157,7 @@ def _packets(
     found: View, cases: Sequence[CasePage], past: History, kept: Keeper | None
 ) -> tuple[dict[str, str], dict[str, str]]:
     budget = PACKET_BUDGET // max(1, len(cases))
-    made = made_in_forks(lambda c: packing.packet(found, c.name, _chart_rows(c, past), budget, kept), cases)
+    made = in_forks(lambda c: packing.packet(found, c.name, _chart_rows(c, past), budget, kept), cases)
     packed = {c.name: one for c, one in zip(cases, made, strict=True)}
     return {n: p for n, (p, _) in packed.items()}, {n: words for n, (_, words) in packed.items() if words}
 
