@@ -27,15 +27,15 @@ def in_forks(make: Callable[[A], B], given: Sequence[A]) -> list[B]:
     if parts < 2 or threading.active_count() > 1:
         return [make(one) for one in given]
     forks = [_forked(make, given[part::parts]) for part in range(1, parts)]
-    by_number: dict[int, B] = {}
+    found: dict[int, B] = {}
     try:
-        by_number |= {number: make(given[number]) for number in range(0, len(given), parts)}
+        found |= {number: make(given[number]) for number in range(0, len(given), parts)}
     finally:  # closing a pipe ends the fork that still writes to it
-        received = [_received(pid, end, wanted=bool(by_number)) for pid, end in forks]
+        received = [_received(pid, end, wanted=bool(found)) for pid, end in forks]
     for part, made in enumerate(received, 1):
-        for index, number in enumerate(range(part, len(given), parts)):
-            by_number[number] = make(given[number]) if made is None else made[index]
-    return [by_number[number] for number in range(len(given))]
+        for place, number in enumerate(range(part, len(given), parts)):
+            found[number] = make(given[number]) if made is None else made[place]
+    return [found[number] for number in range(len(given))]
 
 
 def _forked(make: Callable[[A], B], given: Sequence[A]) -> tuple[int, int]:
