@@ -116,15 +116,15 @@ class Arguments:
 
     def _reach(self, values: list[Any], pointed: Pointed) -> None:
         """Make buffers of all memory that values point to, and of all memory that this memory points to."""
-        found: dict[int, Any] = {}
+        by_slot: dict[int, Any] = {}
         while values:
             for slot in _slots(values.pop()):
-                memory = None if slot in found else pointed.memory(slot)
+                memory = None if slot in by_slot else pointed.memory(slot)
                 if memory is not None:
                     name = f"the tensor at 0x{pointed_address(slot, address_of(memory)):x}"
-                    found[slot] = Buffer(memory, name, residue=address_of(memory) % 256, slot=slot)
+                    by_slot[slot] = Buffer(memory, name, residue=address_of(memory) % 256, slot=slot)
                     values.append(memory[: len(memory) // 8 * 8].view(np.int64))
-        self.pointed = list(found.values())
+        self.pointed = list(by_slot.values())
 
     def described(self, name: str, value: Any, layout: Any, target: str) -> list[Any]:
         """A tensor descriptor as parameters of the entry: the map, the sizes and the strides.

@@ -145,11 +145,11 @@ class DiskCache:
             return
         most, size = self._files or KEPT, self._size or BYTES
         with contextlib.suppress(OSError):
-            found = sorted(((s.st_mtime, s.st_size, p) for p in self.folder.iterdir() for s in [p.stat()]), key=_age)
-            count, total = len(found), sum(n for _, n, _ in found)
+            entries = sorted(((s.st_mtime, s.st_size, p) for p in self.folder.iterdir() for s in [p.stat()]), key=_age)
+            count, total = len(entries), sum(n for _, n, _ in entries)
             if count <= most and total <= size:
                 return
-            for _, length, path in found:
+            for _, length, path in entries:
                 if count <= most // 2 and total <= size // 2:
                     break
                 path.unlink(missing_ok=True)

@@ -214,8 +214,8 @@ class Emulated:
             raise LaunchError(str(e)) from None
         compiled = compile_kernel(spec, held=held)
         if isinstance(compiled, Refusal):
-            place = f"{reference.path}:{kernel.fn.__code__.co_firstlineno}"
-            raise LaunchError(f"{reference.qualname} ({place}) does not compile for {self.target}: {compiled.words}")
+            location = f"{reference.path}:{kernel.fn.__code__.co_firstlineno}"
+            raise LaunchError(f"{reference.qualname} ({location}) does not compile for {self.target}: {compiled.words}")
         return compiled, spec.signature
 
 
@@ -508,8 +508,8 @@ def _launch_machine_code(
     machine: MachineCode, grid: Any, block: Any, args: Sequence[Any], shared: int, unwritten: Sequence[int], limit: Any
 ) -> Any:
     if len(args) != len(machine.parameters):
-        words = f"kernel {machine.name} has {len(machine.parameters)} parameters, but {len(args)} were given"
-        raise LaunchError(words)
+        message = f"kernel {machine.name} has {len(machine.parameters)} parameters, but {len(args)} were given"
+        raise LaunchError(message)
     values = {f"argument {number}": arg for number, arg in enumerate(args)}
     memory = Arguments(values, frozenset(f"argument {number}" for number in unwritten))
     parameters = [memory.placed(v.item() if isinstance(v, np.generic) else v) for v in values.values()]

@@ -77,11 +77,11 @@ class BitsTable:
     def _rows(self) -> list[tuple[int, str, str, str]]:
         """Place, bits, marks below bits that differ, and the code in words, of each code that is shown."""
         rows = []
-        for place, code in enumerate(self.codes[:MOST].tolist()):
+        for index, code in enumerate(self.codes[:MOST].tolist()):
             text = self._text(code)
-            wanted = text if self.expected is None else self._text(int(self.expected[place]))
+            wanted = text if self.expected is None else self._text(int(self.expected[index]))
             marks = "".join(" ^"[a != b] for a, b in zip(text, wanted, strict=True))
-            rows.append((place, text, marks, render(self.fmt, code)))
+            rows.append((index, text, marks, render(self.fmt, code)))
         return rows
 
     def _apart(self, text: str, between: str = " ") -> str:
@@ -93,8 +93,8 @@ class BitsTable:
 
     def __repr__(self) -> str:
         lines = [f"{self.fmt.name}, {self.codes.size} codes"]
-        for place, text, marks, words in self._rows():
-            lines.append(f"{place:>4}  {self._apart(text)}  {words}")
+        for index, text, marks, number_text in self._rows():
+            lines.append(f"{index:>4}  {self._apart(text)}  {number_text}")
             if marks.strip():
                 lines.append(f"      {self._apart(marks)}  differs".rstrip())
         if self.codes.size > MOST:
@@ -103,7 +103,7 @@ class BitsTable:
 
     def _repr_html_(self) -> str:
         rows = []
-        for place, text, marks, words in self._rows():
+        for index, text, marks, number_text in self._rows():
             at, cells = 0, []
             for name, width in self.fields:
                 inner = "".join(
@@ -112,7 +112,9 @@ class BitsTable:
                 )
                 cells.append(f'<span title="{name}" style="color:{_COLOURS[name]}">{inner}</span>')
                 at += width
-            rows.append(f"<tr><td>{place}</td><td><code>{' '.join(cells)}</code></td><td>{escape(words)}</td></tr>")
+            rows.append(
+                f"<tr><td>{index}</td><td><code>{' '.join(cells)}</code></td><td>{escape(number_text)}</td></tr>"
+            )
         more = f"<p>{self.codes.size - MOST} more</p>" if self.codes.size > MOST else ""
         head = f"<tr><th></th><th>{escape(self.fmt.name)}</th><th>code and value</th></tr>"
         return f"<table>{head}{''.join(rows)}</table>{more}"

@@ -45,11 +45,11 @@ def pytest_load_initial_conftests(parser: pytest.Parser, args: list[str]) -> Ite
     A conftest.py may have added options that begin like ours.
     """
     loaded = yield
-    words = {word.partition("=")[0] for word in args if word.startswith("--ptx-")}
-    if words:
+    options_given = {word.partition("=")[0] for word in args if word.startswith("--ptx-")}
+    if options_given:
         groups = [parser._anonymous, *parser._groups]
         known = {name for group in groups for option in group.options for name in option.names()}
-        for word in sorted(words - known):
+        for word in sorted(options_given - known):
             from ptxdiff.suggestions import did_you_mean
 
             ours = [name for name in known if name.startswith("--ptx-")]
@@ -70,10 +70,10 @@ def _has_cases_alone(config: pytest.Config) -> bool:
     """Whether the run has case files only. Test modules should be imported by workers alone."""
     from ptxdiff.model.files import below
 
-    for words in config.args:
-        path = Path(os.path.abspath(config.invocation_params.dir / words.partition("::")[0]))
-        found = [path] if path.is_file() else below(path)
-        if not any(is_case_file(p, config) for p in found) or any(_is_test_file(p, config) for p in found):
+    for argument in config.args:
+        path = Path(os.path.abspath(config.invocation_params.dir / argument.partition("::")[0]))
+        files = [path] if path.is_file() else below(path)
+        if not any(is_case_file(p, config) for p in files) or any(_is_test_file(p, config) for p in files):
             return False
     return True
 
@@ -168,7 +168,7 @@ def _check_compilers(config: pytest.Config) -> None:
 
     also_with(also)
     try:
-        given = [builds.parse(words, config.invocation_params.dir) for words in config.option.ptx_compiler or []]
+        given = [builds.parse(build, config.invocation_params.dir) for build in config.option.ptx_compiler or []]
         if len(dict(given)) < len(given):
             raise ValueError("two builds have one name; give each a name of its own")
         builds.give(given)
@@ -194,7 +194,7 @@ def _check_assemblers(config: pytest.Config) -> None:
     from ptxdiff.triton.ptxas import NoAssembler
 
     try:
-        places = [parsed(place, config.invocation_params.dir) for place in option.ptx_assembler or []]
+        places = [parsed(path, config.invocation_params.dir) for path in option.ptx_assembler or []]
     except NoAssembler as e:
         raise pytest.UsageError(f"--ptx-assembler: {e}; give the path of a ptxas, or the word bundled") from None
     option.ptx_assembler = places or None
@@ -223,8 +223,8 @@ def _check_sanitizer(chosen: list[str] | None) -> None:
 
     if chosen and not {"auto", "gpu"} & set(chosen):
         raise pytest.UsageError(f"--ptx-sanitize needs a GPU, but --ptx-backend={chosen[0]} leaves it out")
-    if words := missing():
-        raise pytest.UsageError(f"--ptx-sanitize: {words}")
+    if reason := missing():
+        raise pytest.UsageError(f"--ptx-sanitize: {reason}")
 
 
 def _check_limit(limit: Any) -> None:
@@ -398,10 +398,10 @@ def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: di
     from ptxdiff.running.environment import devices
 
     if gpu_visible():
-        found = devices()
-        for gpu in found["gpus"]:
+        facts = devices()
+        for gpu in facts["gpus"]:
             del gpu["uuid"]  # another GPU of the same kind is comparable
-        machine_info["gpu"] = found
+        machine_info["gpu"] = facts
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -413,9 +413,9 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     outcome = yield
     records = getattr(item, "ptxdiff_records", None)
     if records is not None and call.when == "call":
-        found = records()
+        item_records = records()
         if hasattr(item.config, "workerinput"):
             from ptxdiff.records import packed
 
-            found = packed(found)
-        outcome.get_result().ptxdiff_records = found
+            item_records = packed(item_records)
+        outcome.get_result().ptxdiff_records = item_records

@@ -92,13 +92,14 @@ def assert_matches(case: Case, variant: str, inputs: Mapping[str, Any], outputs:
 
     inputs, outputs: storage arrays by name, in the formats' storage dtypes.
     """
-    found = judged(case, variant, inputs, outputs)
-    if found.passed:
+    judgement = judged(case, variant, inputs, outputs)
+    if judgement.passed:
         return
     lines = [
-        f"{found.different} of {found.total} codes differ: " + ", ".join(f"{k} {n}" for k, n in found.classes.items())
+        f"{judgement.different} of {judgement.total} codes differ: "
+        + ", ".join(f"{k} {n}" for k, n in judgement.classes.items())
     ]
-    for offender in found.offenders[:1]:
+    for offender in judgement.offenders[:1]:
         lines += [f"  {name}  {b.bits}  {b.value}" for name, b in offender.inputs.items()]
         lines += [f"  expected  {offender.expected.bits}  {offender.expected.value}"]
         lines += [f"  got  {offender.got.bits}  {offender.got.value}  ({offender.output}: {offender.difference})"]

@@ -46,8 +46,8 @@ _WRONG_CALL = re.compile(r"(\w+)\(\) (?:got an unexpected keyword argument '(\w+
 
 def _nearest_of_ours(error: BaseException) -> str:
     """The end of the message of an error about a name that a module, object or function of ptxdiff does not have."""
-    if isinstance(error, ImportError) and (found := _UNKNOWN_IMPORT.match(str(error))):
-        name, module = found[1] or found[4], found[2] or found[3]
+    if isinstance(error, ImportError) and (match := _UNKNOWN_IMPORT.match(str(error))):
+        name, module = match[1] or match[4], match[2] or match[3]
         return _among(name, sys.modules.get(module))
     if isinstance(error, AttributeError) and error.name and _is_ours(error.obj):
         return _among(error.name, error.obj)
@@ -55,13 +55,13 @@ def _nearest_of_ours(error: BaseException) -> str:
         return f"; a format is a constant of ptxdiff.references.formats, such as F32, where {error.obj!r} was given"
     if isinstance(error, AttributeError | TypeError) and _number_for_a_tensor(error):
         return "; a reference takes tensors of codes, for numbers too: torch.full_like(a, 4) instead of 4"
-    if isinstance(error, TypeError) and (found := _WRONG_CALL.match(str(error))):
+    if isinstance(error, TypeError) and (match := _WRONG_CALL.match(str(error))):
         for module in [m for n, m in sys.modules.items() if n.startswith("ptxdiff.")]:
-            function = vars(module).get(found[1])
+            function = vars(module).get(match[1])
             if inspect.isfunction(function) and function.__module__ == module.__name__:
                 signature = inspect.signature(function)
-                near = did_you_mean(found[2], signature.parameters) if found[2] else ""
-                return near or f"; it is {found[1]}({_parameters(signature)})"
+                near = did_you_mean(match[2], signature.parameters) if match[2] else ""
+                return near or f"; it is {match[1]}({_parameters(signature)})"
     return ""
 
 

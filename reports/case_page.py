@@ -237,7 +237,7 @@ PASSES, UNCHECKED, FAILS = "passes", "no bound promised", "fails"
 
 def histograms(rows: Sequence[Row]) -> list[Histogram]:
     """The ulp histograms of a case, without those that have only zero distances."""
-    found = []
+    made = []
     for row in rows:
         bound = promised_ulp(row.info)
         by_backend: dict[str, dict[str, Counter[str]]] = {}
@@ -249,8 +249,8 @@ def histograms(rows: Sequence[Row]) -> list[Histogram]:
         for backend, kinds in by_backend.items():
             if any(distance(label) for counts in kinds.values() for label in counts):
                 total = sum(sum(counts.values()) for counts in kinds.values())
-                found.append(Histogram(row.variant, backend, bound, tuple(_bars(kinds, bound)), total))
-    return found
+                made.append(Histogram(row.variant, backend, bound, tuple(_bars(kinds, bound)), total))
+    return made
 
 
 _WITHOUT_DISTANCE = frozenset({"NaN", "NaN payload", "infinity", "sign of zero", "padding bits"})
@@ -300,15 +300,15 @@ def spread(row: Row) -> Spread | None:
         low, high = ranges[where]
         points.append({"exponent": exponent, "where": where, "low": low, "high": high, **band})
     lowest, highest = min(low for low, _ in ranges.values()), max(high for _, high in ranges.values())
-    words = f"Errors from {lowest:+,} to {highest:+,} ulp."
+    text = f"Errors from {lowest:+,} to {highest:+,} ulp."
     if bound is not None:
-        words += f" The band is the promised bound, {bound} ulp."
+        text += f" The band is the promised bound, {bound} ulp."
         beyond: Counter[str] = Counter()
         for r in row.results:
             for kind, counts in by_finding(r, bound).items():
                 beyond[kind] += sum(n for label, n in counts.items() if distance(label) > bound)
-        words += "".join(f" {beyond[kind]:,} {what}." for kind, what in _BEYOND.items() if beyond[kind])
-    return Spread(bound, tuple(points), words)
+        text += "".join(f" {beyond[kind]:,} {what}." for kind, what in _BEYOND.items() if beyond[kind])
+    return Spread(bound, tuple(points), text)
 
 
 SUBNORMAL = "sub"
@@ -396,7 +396,7 @@ def _lines(text: str, language: Language) -> list[tuple[Span, ...]]:
 
 
 def _codes(view: View, rows: Sequence[Row]) -> list[Code]:
-    found = []
+    codes = []
     for row in rows:
         result = min((r for r in with_sass(row.results) if r.ptx), key=readability, default=None)
         if result is None:
@@ -407,20 +407,20 @@ def _codes(view: View, rows: Sequence[Row]) -> list[Code]:
         if part is not None:
             ptx, sass = _coloured(part.ptx, "ptx"), _coloured(part.sass, "sass")
             k = result.key
-            found.append(Code(row.variant, k.target, k.pack, ptx, sass, part.more, shown.lined_up))
-    return found
+            codes.append(Code(row.variant, k.target, k.pack, ptx, sass, part.more, shown.lined_up))
+    return codes
 
 
 def _machine_runs(view: View, results: Sequence[Result]) -> list[MachineRun]:
-    found: dict[tuple[str, str, str], list[Result]] = {}
+    by_machine: dict[tuple[str, str, str], list[Result]] = {}
     for r in results:
         if r.weakest or r.fused:
-            found.setdefault((r.key.variant, r.key.target, r.ptxas), []).append(r)
+            by_machine.setdefault((r.key.variant, r.key.target, r.ptxas), []).append(r)
     made = []
-    for name, members in sorted(found.items()):
+    for name, members in sorted(by_machine.items()):
         texts = {r.ptx: view.records.texts[r.ptx].text for r in members if r.ptx in view.records.texts}
         fused = {
-            (words, source_line(texts.get(r.ptx, ""), int(line))) for r in members for line, words in r.fused.items()
+            (fusion, source_line(texts.get(r.ptx, ""), int(line))) for r in members for line, fusion in r.fused.items()
         }
         weakest = tuple(dict.fromkeys(r.weakest for r in members if r.weakest))
         made.append(MachineRun(*name, weakest, tuple(sorted(fused))))
@@ -434,9 +434,9 @@ _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]+)"', re.MULTILINE)
 def source_line(ptx: str, line: int) -> str:
     """The file and line from which a line of PTX came, as `name.py:12`; "" if the PTX does not say."""
     for text in reversed(ptx.splitlines()[:line]):
-        if found := _LOC.match(text):
+        if match := _LOC.match(text):
             names = {number: path.rpartition("/")[2] for number, path in _FILE.findall(ptx)}
-            return f"{names[found[1]]}:{found[2]}" if found[1] in names else ""
+            return f"{names[match[1]]}:{match[2]}" if match[1] in names else ""
     return ""
 
 
@@ -445,7 +445,7 @@ def _coloured(lines: Sequence[Line], language: Language) -> tuple[tuple[int, tup
 
 
 def _resources(rows: Sequence[Row]) -> dict[str, dict[str, Resources]]:
-    found: dict[str, dict[str, Resources]] = {}
+    by_variant: dict[str, dict[str, Resources]] = {}
     for row in rows:
         for target, cell in row.cells.items():
             measured = [r for r in cell.results if r.resources]
@@ -453,8 +453,8 @@ def _resources(rows: Sequence[Row]) -> dict[str, dict[str, Resources]]:
                 r = min(measured, key=simplicity)
                 spills = r.resources.get("spill_stores", 0) + r.resources.get("spill_loads", 0)
                 entry = Resources(r.resources.get("registers", 0), spills, sum(r.instructions.values()), r.key.pack)
-                found.setdefault(row.variant, {})[target] = entry
-    return found
+                by_variant.setdefault(row.variant, {})[target] = entry
+    return by_variant
 
 
 def _opcodes(rows: Sequence[Row]) -> tuple[str, list[str], list[tuple[str, list[int]]]]:

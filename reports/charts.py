@@ -32,8 +32,8 @@ def specifications(folder: Path | None = None) -> dict[str, dict[str, Any]]:
     folder: where they are cached between processes.
     """
     code = Path(__file__).with_name("specifications.py")
-    found: dict[str, dict[str, Any]] = json.loads(_kept(folder, "charts", "altair", code, ".json", _made))
-    return found
+    by_kind: dict[str, dict[str, Any]] = json.loads(_kept(folder, "charts", "altair", code, ".json", _made))
+    return by_kind
 
 
 @cache

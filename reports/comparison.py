@@ -19,6 +19,6 @@ def write(facts: Mapping[str, Any], output: Path) -> Path:
 
 def page(facts: Mapping[str, Any]) -> str:
     """The page as text."""
-    found = facts["traces"]["steps"] if facts["traces"] else []
-    steps = [{**s, "context": [(n, runs(line, "ptx")) for n, line in s["context"]]} for s in found]
+    steps_shown = facts["traces"]["steps"] if facts["traces"] else []
+    steps = [{**s, "context": [(n, runs(line, "ptx")) for n, line in s["context"]]} for s in steps_shown]
     return standalone("comparison.html.j2", title=facts["headline"], **{**facts, "steps": steps})

@@ -119,9 +119,9 @@ def _columns(entry: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, st
 
 def _largest(errors: Mapping[str, Any]) -> str:
     """The largest error in each of the ISA's measures, and its input; for sampled inputs, also their number."""
-    found = [_error(m) for m in errors.get("largest", ()) if isinstance(m, Mapping)]
+    largest = [_error(m) for m in errors.get("largest", ()) if isinstance(m, Mapping)]
     drawn = "" if errors.get("profile") else f" (of {_text(errors.get('inputs'))} inputs)"
-    return "; ".join(found) + drawn
+    return "; ".join(largest) + drawn
 
 
 def _error(largest: Mapping[str, Any]) -> str:

@@ -30,9 +30,9 @@ SYMBOLS = {"passed": "✅", "failed": "❌"}
 
 def step_summary(run: RunRecords, *, history: History | None = None, limit: int = LIMIT) -> str:
     """A run in GitHub's Markdown, at most `limit` bytes. If parts do not fit, a remark gives their number."""
-    found = view(run)
-    parts = [_head(found), *_changes(history), *_failures(found), *_not_run(found), _matrix(found)]
-    parts += [*_assemblers(found), *_speed(found)]
+    shown = view(run)
+    parts = [_head(shown), *_changes(history), *_failures(shown), *_not_run(shown), _matrix(shown)]
+    parts += [*_assemblers(shown), *_speed(shown)]
     kept: list[str] = []
     size = 200  # room for the closing remark
     for n, part in enumerate(parts):
@@ -46,14 +46,14 @@ def step_summary(run: RunRecords, *, history: History | None = None, limit: int 
 
 def annotations(run: RunRecords) -> list[str]:
     """Workflow commands, one for each cause of a failure, at the line of the variant, as pytest's output has blocks."""
-    found = view(run)
+    shown = view(run)
     items: dict[tuple[str, ...], list[Result]] = defaultdict(list)
     for r in run.results:
         if r.outcome in ("fail", "error"):
             items[r.key.case, r.key.variant, r.key.target, r.key.backend].append(r)
     worst = ([r for r in results if r.verdict == "error"] or results for results in items.values())
     causes = blocks(shown_first(results) for results in worst)
-    return [_annotation(found, block) for block in sorted(causes, key=lambda b: b.first.verdict != "error")]
+    return [_annotation(shown, block) for block in sorted(causes, key=lambda b: b.first.verdict != "error")]
 
 
 def _annotation(found: View, block: FailureBlock) -> str:
@@ -66,8 +66,8 @@ def _annotation(found: View, block: FailureBlock) -> str:
     if first.message:
         body += f"\n\n{first.message}"
     title = f"ptxdiff: {key.case}: {key.variant}"
-    place = f"file={workflow_property(path)},line={_line(found, key)},title={workflow_property(title)}"
-    return f"::error {place}::{workflow_data(body[:60_000])}"
+    position = f"file={workflow_property(path)},line={_line(found, key)},title={workflow_property(title)}"
+    return f"::error {position}::{workflow_data(body[:60_000])}"
 
 
 def _line(found: View, key: Key) -> int:
@@ -117,8 +117,8 @@ def _failures(found: View) -> list[str]:
 def _not_run(found: View) -> list[str]:
     groups = reasons(found.records.results, ["not run"])
     lines = [
-        f"- {len(rs):,} results ({markdown_text(backend)}): {markdown_text(words)}"
-        for backend, words, rs in groups[:20]
+        f"- {len(rs):,} results ({markdown_text(backend)}): {markdown_text(reason)}"
+        for backend, reason, rs in groups[:20]
     ]
     return ["### Not run\n\n" + "\n".join(lines)] if lines else []
 

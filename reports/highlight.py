@@ -94,14 +94,14 @@ _LEXERS: dict[Language, Any] = {
 @lru_cache(maxsize=200_000)
 def runs(line: str, language: Language) -> tuple[Span, ...]:
     """One line as runs of one class each. Neighbours of the same class are joined; all texts together are the line."""
-    found: list[list[str]] = []
+    spans: list[list[str]] = []
     for token, text in _LEXERS[language].get_tokens(line):
         name = _class(token)
-        if found and (found[-1][0] == name or text.isspace()):
-            found[-1][1] += text
+        if spans and (spans[-1][0] == name or text.isspace()):
+            spans[-1][1] += text
         else:
-            found.append([name, text])
-    return tuple((name, text) for name, text in found)
+            spans.append([name, text])
+    return tuple((name, text) for name, text in spans)
 
 
 def _class(token: Any) -> str:
@@ -158,8 +158,8 @@ def listing(ptx: str, sass: str) -> Listing:
     shown = tuple(ptx_lines(ptx))
     origin = {line.number: line for line in shown}
     unknown = Line(0, "")
-    found = ((n, text, origin.get(n, unknown)) for n, text in sass_lines(sass))
-    return Listing(shown, tuple(Line(n, text, of.mark, of.invocation) for n, text, of in found))
+    numbered = ((n, text, origin.get(n, unknown)) for n, text in sass_lines(sass))
+    return Listing(shown, tuple(Line(n, text, of.mark, of.invocation) for n, text, of in numbered))
 
 
 _HIDDEN = (".loc\t", ".loc ", "$L__tmp", "$L__func_begin", "$L__func_end")
@@ -214,21 +214,21 @@ def sass_lines(sass: str) -> Iterator[tuple[int, str]]:
     """The instructions and labels of SASS, each with the PTX line it came from (0: unknown), without the padding."""
     number = 0
     labels: list[str] = []  # a label belongs to the instruction after it
-    found: list[tuple[int, str]] = []
+    lines: list[tuple[int, str]] = []
     for raw in sass.splitlines():
         line, code, label = _sass_line(raw)
         if line is not None:
             number = line
         elif code:
             if labels:
-                found += [(number, name) for name in labels]
+                lines += [(number, name) for name in labels]
                 labels = []
-            found.append((number, code))
+            lines.append((number, code))
         elif label:
             labels.append(label)
-    while found and found[-1][1].lstrip().startswith(("NOP", "BRA `(.L_x_", ".L_x_")):
-        found.pop()
-    yield from found
+    while lines and lines[-1][1].lstrip().startswith(("NOP", "BRA `(.L_x_", ".L_x_")):
+        lines.pop()
+    yield from lines
 
 
 @lru_cache(maxsize=1 << 16)

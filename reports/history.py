@@ -67,11 +67,11 @@ _MANNER_WITH_VALUE = re.compile(
 def selection(arguments: Sequence[str]) -> tuple[str, ...]:
     """The arguments that select items."""
     kept = []
-    words = iter(arguments)
-    for word in words:
-        if found := _MANNER_WITH_VALUE.match(word):
-            if found[2] == "":
-                next(words, None)
+    remaining = iter(arguments)
+    for word in remaining:
+        if option := _MANNER_WITH_VALUE.match(word):
+            if option[2] == "":
+                next(remaining, None)
         elif not _MANNER.match(word):
             kept.append(word)
     return tuple(kept)
@@ -287,13 +287,13 @@ class History:
         """The states of a case over all nights, as stretches: state, first and last night."""
         states = self.states.get(case, [])
         states = [*states, *["absent"] * (len(self.nights) - len(states))]
-        found: list[tuple[State, int, int]] = []
+        stretches: list[tuple[State, int, int]] = []
         for n, name in enumerate(states):
-            if found and found[-1][0].name == name:
-                found[-1] = (found[-1][0], found[-1][1], n)
+            if stretches and stretches[-1][0].name == name:
+                stretches[-1] = (stretches[-1][0], stretches[-1][1], n)
             else:
-                found.append((STATES[name], n, n))
-        return found
+                stretches.append((STATES[name], n, n))
+        return stretches
 
     def span(self, change: Change) -> Span | None:
         """Where the cause of a change lies; None if no earlier run had the item, or if commits are unknown."""
@@ -307,11 +307,11 @@ class History:
     @property
     def standing(self) -> list[Change]:
         """The changes that still hold in the newest run and are not `QUIET`, the worst first."""
-        found = [
+        holding = [
             c for c in self.changes if c.ended is None and (c.worse or c.kind not in QUIET) and c.worse is not False
         ]
         order = list(KINDS)
-        return sorted(found, key=lambda c: (not c.worse, order.index(c.kind), -c.night))
+        return sorted(holding, key=lambda c: (not c.worse, order.index(c.kind), -c.night))
 
     def environment_changes(self, night: int) -> list[str]:
         """The facts on the machine and its software that differ from those of the run before."""
@@ -447,8 +447,8 @@ class HistoryBuilder:
             gone = self._ran[asked] - ran
             return [replace(c, last=self._newest_with(gone, c)) for c in _presence("vanished", night, gone, ran)]
         gone = self._ran[self._asked] - ran
-        words = f"{len({i[:2] for i in gone})} variants: this run was asked for {' '.join(asked) or 'everything'}"
-        narrowed = Change("vanished", night, "ran", "not asked for", None, targets=_targets(gone), detail=words)
+        narrowing = f"{len({i[:2] for i in gone})} variants: this run was asked for {' '.join(asked) or 'everything'}"
+        narrowed = Change("vanished", night, "ran", "not asked for", None, targets=_targets(gone), detail=narrowing)
         self._narrowed = [narrowed] if gone else []
         return []
 
@@ -536,25 +536,25 @@ def _presence(kind: str, night: int, items: set[Item], others: set[Item]) -> lis
     """Items that appeared or disappeared; if a whole target, case, backend or variant did, that is one change."""
     worse = True if kind == "vanished" else None
     before, after = ("ran", "gone") if kind == "vanished" else ("", "runs")
-    found: list[Change] = []
+    changes: list[Change] = []
     rest = set(items)
     for target in sorted({i[2] for i in items} - {i[2] for i in others}, key=target_order):
         gone = {i for i in rest if i[2] == target}
         cases = len({(i[0], i[1]) for i in gone})
         backends = tuple(sorted({i[3] for i in gone}))
-        found.append(Change(kind, night, before, after, worse, "", "", (target,), backends, f"all {cases} variants"))
+        changes.append(Change(kind, night, before, after, worse, "", "", (target,), backends, f"all {cases} variants"))
         rest -= gone
     for case in sorted({i[0] for i in rest} - {i[0] for i in others}):
         gone = {i for i in rest if i[0] == case}
-        found.append(Change(kind, night, before, after, worse, case, "", _targets(gone), detail="the whole case"))
+        changes.append(Change(kind, night, before, after, worse, case, "", _targets(gone), detail="the whole case"))
         rest -= gone
     for backend in sorted({i[3] for i in rest} - {i[3] for i in others}):
         gone = {i for i in rest if i[3] == backend}
         cases = len({(i[0], i[1]) for i in gone})
         text = f"the whole backend, {cases} variants"
-        found.append(Change(kind, night, before, after, worse, "", "", _targets(gone), (backend,), text))
+        changes.append(Change(kind, night, before, after, worse, "", "", _targets(gone), (backend,), text))
         rest -= gone
-    return found + [Change(kind, night, before, after, worse, c, v, (t,), (b,)) for c, v, t, b in sorted(rest)]
+    return changes + [Change(kind, night, before, after, worse, c, v, (t,), (b,)) for c, v, t, b in sorted(rest)]
 
 
 def _targets(items: Iterable[Item]) -> tuple[str, ...]:

@@ -29,15 +29,15 @@ def write(run: RunRecords, output: Path) -> Path:
 
 def text(run: RunRecords) -> str:
     """The XML as text."""
-    found = view(run)
+    shown = view(run)
     root = ET.Element("testsuites", name="ptxdiff")
     totals = dict.fromkeys(("tests", "failures", "errors", "skipped"), 0)
-    for case in found.cases:
-        suite = _suite(found, case)
+    for case in shown.cases:
+        suite = _suite(shown, case)
         root.append(suite)
         for name in totals:
             totals[name] += int(suite.get(name, 0))
-    verdict = overall(found)
+    verdict = overall(shown)
     if not verdict.green and verdict.word not in RED:
         suite = ET.SubElement(root, "testsuite", name="run", tests="1", errors="1", failures="0", skipped="0")
         case_element = ET.SubElement(suite, "testcase", classname="run", name="came to a result", time="0")
@@ -67,9 +67,9 @@ def _suite(found: View, case: str) -> ET.Element:
             file=xml_text(path),
             time=f"{sum(r.seconds for r in results):.4f}",
         )
-        if words := reused_words(results):
+        if reuse := reused_words(results):
             properties = ET.SubElement(element, "properties")
-            ET.SubElement(properties, "property", name="reused", value=xml_text(words))
+            ET.SubElement(properties, "property", name="reused", value=xml_text(reuse))
         kind = _outcome(element, results)
         if kind:
             counts[kind] += 1

@@ -57,14 +57,14 @@ class Keeper(Protocol):
 def packet(view: View, case: str, charts: Any, budget: int, kept: Keeper | None = None) -> tuple[str, str]:
     """The packet of one case, compressed, in base64, and what was left out to keep it within `budget` bytes."""
     results = with_sass(r for row in view.case_rows(case) for r in row.results)
-    for choose, words in _CHOICES[:-1]:
+    for choose, omission in _CHOICES[:-1]:
         packed = _packed(_Content(view, results, charts, list(choose(results))), kept, budget)
         if packed is not None and len(packed) <= budget:
-            return packed, words
-    choose, words = _CHOICES[-1]
+            return packed, omission
+    choose, omission = _CHOICES[-1]
     packed = _packed(_Content(view, results, charts, list(choose(results))), kept, None)
     assert packed is not None
-    return packed, words
+    return packed, omission
 
 
 _PACKS_TO = 0.5
@@ -190,8 +190,8 @@ def _encoder() -> Callable[[Any], bytes] | None:
         import msgspec
     except ImportError:
         return None
-    found: Callable[[Any], bytes] = msgspec.json.Encoder().encode
-    return found
+    encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
+    return encode
 
 
 def compress(content: Any) -> str:
@@ -248,15 +248,15 @@ def _row(r: Result, strings: Table, number: int) -> list[Any]:
 def _listing(view: View, r: Result, strings: Table, lines: Table) -> list[Any]:
     texts = view.records.texts
     ptx, sass = (texts[h].text if h in texts else "" for h in (r.ptx, r.sass))
-    found = listing(ptx, sass)
+    listed = listing(ptx, sass)
     k = r.key
     resources = [[strings(n), v] for n, v in r.resources.items()]
     return [
         *map(strings, _listing_name(r)),
         k.pack,
         int(k.fusion),
-        _columns(found.ptx, "ptx", lines),
-        _columns(found.sass, "sass", lines),
+        _columns(listed.ptx, "ptx", lines),
+        _columns(listed.sass, "sass", lines),
         resources,
     ]
 
@@ -280,24 +280,24 @@ def _pair(r: Result) -> tuple[str, str, str, str]:
 
 def _distinct(results: Iterable[Result]) -> list[Result]:
     """One result for each compiled kernel of each variant and target; failing and simple ones first."""
-    found: dict[tuple[str, str, str, str], Result] = {}
+    by_pair: dict[tuple[str, str, str, str], Result] = {}
     for r in sorted((r for r in results if r.ptx or r.sass), key=readability):
-        found.setdefault(_pair(r), r)
-    return list(found.values())
+        by_pair.setdefault(_pair(r), r)
+    return list(by_pair.values())
 
 
 def _one_a_cell(results: Iterable[Result]) -> list[Result]:
-    found: dict[tuple[str, str], Result] = {}
+    by_cell: dict[tuple[str, str], Result] = {}
     for r in _distinct(results):
-        found.setdefault((r.key.variant, r.key.target), r)
-    return list(found.values())
+        by_cell.setdefault((r.key.variant, r.key.target), r)
+    return list(by_cell.values())
 
 
 def _one_a_variant(results: Iterable[Result]) -> list[Result]:
-    found: dict[str, Result] = {}
+    by_variant: dict[str, Result] = {}
     for r in _one_a_cell(results):
-        found.setdefault(r.key.variant, r)
-    return list(found.values())
+        by_variant.setdefault(r.key.variant, r)
+    return list(by_variant.values())
 
 
 # From all listings to none. The second text tells a reader of the page what is left out.

@@ -36,9 +36,9 @@ def write(run: RunRecords, output: Path) -> Path:
 
 def log(run: RunRecords) -> dict[str, Any]:
     """The log as JSON values."""
-    found = view(run)
+    shown = view(run)
     groups: dict[str, list[FailureGroup]] = defaultdict(list)
-    for group in [*found.failures, *found.expected]:
+    for group in [*shown.failures, *shown.expected]:
         groups[group.case].append(group)
     driver = {
         "name": "ptxdiff",
@@ -54,7 +54,7 @@ def log(run: RunRecords) -> dict[str, Any]:
                 "automationDetails": {"id": line(f"ptxdiff/{run.run.effort}/")},
                 "columnKind": "utf16CodeUnits",
                 "invocations": [{"executionSuccessful": run.end is not None, "startTimeUtc": line(run.run.started)}],
-                "results": [_result(found, case, members) for case, members in groups.items()],
+                "results": [_result(shown, case, members) for case, members in groups.items()],
             }
         ],
     }
@@ -92,7 +92,7 @@ def _location(found: View, group: FailureGroup) -> dict[str, Any]:
     info = found.info(group.case)
     variant = info.variants.get(group.variant) if info else None
     path = Path(info.path if info else f"{group.case}.py").as_posix()
-    place: dict[str, Any] = {
+    physical: dict[str, Any] = {
         "artifactLocation": {
             "uri": quote(path, errors="replace"),
             **({} if path.startswith("/") else {"uriBaseId": "%SRCROOT%"}),
@@ -100,6 +100,6 @@ def _location(found: View, group: FailureGroup) -> dict[str, Any]:
         "region": {"startLine": max(1, variant.line) if variant else 1},
     }
     return {
-        "physicalLocation": place,
+        "physicalLocation": physical,
         "logicalLocations": [{"fullyQualifiedName": line(f"{group.case}::{group.variant}")}],
     }

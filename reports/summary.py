@@ -54,7 +54,7 @@ def _messages(found: View, limit: int) -> list[RenderableType]:
         where = f" ({', '.join(group.backends)}; {len(group.results)} results)"
         parts.append(_text(head + where, style=STYLES[group.state.name]))
         lines = (group.simplest.message or group.simplest.words or "no message recorded").splitlines()
-        parts.append(_text("\n".join(f"  {words}" for words in lines[:LINES_OF_MESSAGE])))
+        parts.append(_text("\n".join(f"  {text}" for text in lines[:LINES_OF_MESSAGE])))
         if len(lines) > LINES_OF_MESSAGE:
             parts.append(_text(f"  … {len(lines) - LINES_OF_MESSAGE} more lines in the report"))
         parts.append(_text())
@@ -96,8 +96,8 @@ def _cells(row: Row, targets: Sequence[str]) -> list[Text]:
 
 def _not_run(found: View) -> list[RenderableType]:
     lines = [
-        f"{STATES['not run'].symbol} not run: {len(results):,} results ({backend}): {words}"
-        for backend, words, results in reasons(found.records.results, ["not run"])[:5]
+        f"{STATES['not run'].symbol} not run: {len(results):,} results ({backend}): {reason}"
+        for backend, reason, results in reasons(found.records.results, ["not run"])[:5]
     ]
     return [_text("\n" + "\n".join(lines), style=STYLES["not run"])] if lines else []
 

@@ -34,12 +34,12 @@ def measured(records: RunRecords) -> dict[str, list[Measured]]:
     for t in records.timings:  # times by two assemblers, or by two nodes of a merged run, are not compared
         groups[(t.key.case, t.key.target, t.elements, t.key.shape, t.node, t.key.assembler)].append(t)
     places = {(name, v): n for name, info in records.cases.items() for n, v in enumerate(info.variants)}
-    found: dict[str, list[Measured]] = defaultdict(list)
+    by_case: dict[str, list[Measured]] = defaultdict(list)
     for (case, *_), members in sorted(groups.items()):
         members.sort(key=lambda t: places.get((t.key.case, t.key.variant), len(places)))
         first = members[0]
-        found[case] += [_row(t, None if t is first else t.beside(first)) for t in members]
-    return dict(found)
+        by_case[case] += [_row(t, None if t is first else t.beside(first)) for t in members]
+    return dict(by_case)
 
 
 @dataclass(frozen=True)
@@ -80,9 +80,9 @@ def looped(records: RunRecords) -> dict[str, RegisterSpeed]:
     places = {(name, v): n for name, info in records.cases.items() for n, v in enumerate(info.variants)}
     cases: dict[str, dict[str, list[InRegisters]]] = defaultdict(lambda: defaultdict(list))
     for t in sorted(records.in_registers, key=lambda t: places.get((t.key.case, t.key.variant), len(places))):
-        place = f"{t.key.target} on {t.node}" if t.node else t.key.target  # times of two nodes are not compared
-        cases[t.key.case][place].append(t)
-    found = {}
+        where = f"{t.key.target} on {t.node}" if t.node else t.key.target  # times of two nodes are not compared
+        cases[t.key.case][where].append(t)
+    by_case = {}
     for case, targets in sorted(cases.items()):
         good = {target: [t for t in members if not t.words] for target, members in sorted(targets.items())}
         tables = tuple(
@@ -93,8 +93,8 @@ def looped(records: RunRecords) -> dict[str, RegisterSpeed]:
         )
         lines = tuple((target, tuple(pays_lines(members))) for target, members in good.items() if members)
         untimed = tuple(t for members in targets.values() for t in members if t.words)
-        found[case] = RegisterSpeed(tables, lines, untimed)
-    return found
+        by_case[case] = RegisterSpeed(tables, lines, untimed)
+    return by_case
 
 
 def _looped(members: list[InRegisters]) -> Iterator[Looped]:

@@ -143,8 +143,8 @@ def _notes(view: View, word: str) -> list[str]:
     for tally in by_assembler(view.records.results):
         if tally.faults:
             notes.append(f"{_count(tally.faults, 'failure')} by a fault of {tally.label.partition(' (')[0]} itself.")
-    if words := reused_words(view.records.results):
-        count, _, rest = words.partition(" ")
+    if reuse := reused_words(view.records.results):
+        count, _, rest = reuse.partition(" ")
         notes.append(f"{count} of {_count(len(view.records.results), 'result')} {rest}; --ptx-fresh runs everything.")
     if conflicts := view.records.conflicts:
         named = list(dict.fromkeys(f"{c.key.case}::{c.key.variant} on {c.key.target} ({c.words})" for c in conflicts))
@@ -272,11 +272,11 @@ def revision_in(environment: Mapping[str, Any]) -> str:
 
 def commit_in(environment: Mapping[str, Any]) -> tuple[str, str]:
     """The subject of a run's commit, and the address of its repository's page, which is https; "" if unknown."""
-    found = [e["git"] for e in machines(environment) if isinstance(e.get("git"), Mapping)]
-    if not found:
+    commits = [e["git"] for e in machines(environment) if isinstance(e.get("git"), Mapping)]
+    if not commits:
         return "", ""
-    web = str(found[0].get("web") or "")
-    return str(found[0].get("subject") or ""), web if re.fullmatch(r"https://[\w.-]+(:\d+)?(/[\w.~-]+)+", web) else ""
+    web = str(commits[0].get("web") or "")
+    return str(commits[0].get("subject") or ""), web if re.fullmatch(r"https://[\w.-]+(:\d+)?(/[\w.~-]+)+", web) else ""
 
 
 def _revision(environment: Mapping[str, Any]) -> str:

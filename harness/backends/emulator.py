@@ -212,14 +212,14 @@ def approximate_outputs(job: Job, approximate: Mapping[str, tuple[str, ...]]) ->
     from ptxdiff.emulator import approximate_results, bind, parse_constraints
 
     form = asm_form(job.case, job.variant, job.setup.pack)
-    found = approximate_results(form.text, form.constraints, target=job.target)
-    inside = {name for names in found for name in names}
+    approximate_names = approximate_results(form.text, form.constraints, target=job.target)
+    inside = {name for names in approximate_names for name in names}
     if not {name for names in everything.values() for name in names} <= inside:
         return everything
     widths = [[format_of(a).unit_bits for a in side.values()] for side in (job.case.inputs, job.case.outputs)]
     depends: dict[str, set[str]] = {}
     operands = bind(parse_constraints(form.constraints), widths[0], widths[1], form.pack, form.convention)
-    for operand, names in zip(operands, found, strict=True):
+    for operand, names in zip(operands, approximate_names, strict=True):
         if operand.output:
             depends.setdefault(list(job.case.outputs)[operand.tensor], set()).update(names)
     return {n: tuple(sorted(names)) for n, names in depends.items() if names}

@@ -52,11 +52,11 @@ def first_difference(ptx: ThreadTrace, machine: Sequence[TracedInstruction], add
 
     address: of the word of 32 bits that differs. expected: the PTX's word there.
     """
-    words = _parted(machine, address, _values(ptx))
-    for line in reversed(ptx.steps) if words else ():
+    difference = _parted(machine, address, _values(ptx))
+    for line in reversed(ptx.steps) if difference else ():
         if line.executed and any(w.value == expected for w in line.writes):
-            return f"{words}; the PTX has 0x{expected:08x} from line {line.line}: {line.text}"
-    return words
+            return f"{difference}; the PTX has 0x{expected:08x} from line {line.line}: {line.text}"
+    return difference
 
 
 def first_difference_of_two(
@@ -64,13 +64,13 @@ def first_difference_of_two(
 ) -> str:
     """Where values of two traces of machine code first part, in words. addresses: of the word, in each."""
     known = {0} | {v for step in one for v in (*step.reads.values(), *step.writes.values())}
-    words = _parted(two, addresses[1], known)
+    difference = _parted(two, addresses[1], known)
     stored = [(n, r) for n, s in enumerate(one) if (r := _register_of(s, addresses[0])) is not None]
     made = _maker(one, *stored[-1]) if stored else None
-    if not words or made is None:
-        return words
+    if not difference or made is None:
+        return difference
     value = one[made].writes[stored[-1][1]]
-    return f"{words}; the first has 0x{value:08x} from {one[made].words}"
+    return f"{difference}; the first has 0x{value:08x} from {one[made].words}"
 
 
 def side_by_side(ptx: ThreadTrace, machine: Sequence[TracedInstruction]) -> list[tuple[str, str]]:
@@ -120,8 +120,8 @@ def _parted(machine: Sequence[TracedInstruction], address: int, known: set[int])
     stored = [(n, r) for n, s in enumerate(machine) if (r := _register_of(s, address)) is not None]
     if not stored:
         return ""
-    number, place = stored[-1]
-    at = _maker(machine, number, place)
+    number, register = stored[-1]
+    at = _maker(machine, number, register)
     while at is not None:
         step = machine[at]
         unknown = [(p, v) for p, v in step.reads.items() if p[0] in ("R", "UR") and v not in known]
@@ -139,7 +139,7 @@ def _parted(machine: Sequence[TracedInstruction], address: int, known: set[int])
 
 def _computes(step: TracedInstruction) -> bool:
     """Whether an instruction's result depends on registers, rather than on constants and the thread's place alone."""
-    return any(place[0] in ("R", "UR") for place in step.reads)
+    return any(register[0] in ("R", "UR") for register in step.reads)
 
 
 def _shown(place: Place, value: int) -> str:
@@ -152,14 +152,14 @@ def _maker(machine: Sequence[TracedInstruction], before: int, place: Place) -> i
 
 def _values(ptx: ThreadTrace) -> set[int]:
     """All words of 32 bits that the thread has in registers, and the constants and memory that it read."""
-    found = {0}
+    known_words = {0}
     for step in ptx.steps:
         for operand in (*step.reads, *step.writes):
             if operand.value is not None:
-                found.update(_cut(operand.value, operand.width, 32))
+                known_words.update(_cut(operand.value, operand.width, 32))
         data = step.data if step.loads else b""
-        found.update(int.from_bytes(data[k : k + 4], "little") for k in range(0, len(data), 4))
-    return found
+        known_words.update(int.from_bytes(data[k : k + 4], "little") for k in range(0, len(data), 4))
+    return known_words
 
 
 def _register_of(step: TracedInstruction, address: int) -> Place | None:

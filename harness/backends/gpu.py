@@ -49,7 +49,7 @@ class TritonRequest:
         options = {"num_warps": spec.num_warps, "enable_fp_fusion": spec.enable_fp_fusion, **dict(spec.options)}
         return (
             dict(self.types) == dict(spec.signature)
-            and self.constants == {place for place, _ in spec.constants}
+            and self.constants == {parameter for parameter, _ in spec.constants}
             and self.divisible == set(spec.divisible)
             and all(getattr(self.options, name, None) == value for name, value in options.items())
         )
@@ -63,7 +63,7 @@ def request_of(function: Any, launch: Callable[[], Any]) -> TritonRequest | None
     request: list[TritonRequest] = []
 
     def note(_key: Any, signature: Any, _device: Any, constexprs: Any, options: Any, attrs: Any, _warmup: Any) -> None:
-        known = {place for place, value in attrs.items() if ["tt.divisibility", 16] in value}
+        known = {parameter for parameter, value in attrs.items() if ["tt.divisibility", 16] in value}
         other = [value for value in attrs.values() if value not in ([], [["tt.divisibility", 16]])]
         request.append(
             TritonRequest({} if other else signature, frozenset(constexprs), frozenset(known), options)
@@ -158,10 +158,10 @@ class GpuBackend:
 
     def on_device(self, function: str, job: Job, *arguments: Any) -> tuple[Outcome, Any]:
         """See `ptxdiff.jobs.DeviceBackend`. The function runs in this process."""
-        found: tuple[Outcome, Any] = resolve(function)(job, *arguments)
-        if found[0].status == "error":
-            self._note_loss(found[0].words)
-        return found
+        outcome_and_value: tuple[Outcome, Any] = resolve(function)(job, *arguments)
+        if outcome_and_value[0].status == "error":
+            self._note_loss(outcome_and_value[0].words)
+        return outcome_and_value
 
     def _device_fault(self, error: Exception) -> str:
         """The error as one line. Also notes whether the context is lost, so that no further kernel can run here."""
@@ -191,9 +191,9 @@ _EXPLANATIONS = (
 
 def fault_words(error: Exception) -> str:
     """One line to record for an exception on the device."""
-    words = first_line(error)
-    explanation = next((f" ({added})" for fault, added in _EXPLANATIONS if fault in words), "")
-    return f"{type(error).__name__}: {words}{explanation}"
+    message = first_line(error)
+    explanation = next((f" ({added})" for fault, added in _EXPLANATIONS if fault in message), "")
+    return f"{type(error).__name__}: {message}{explanation}"
 
 
 def compiled(job: Job) -> Built | Outcome:
@@ -212,8 +212,8 @@ def launched(job: Job, guard: int = GUARD, made: Built | None = None) -> Outcome
     built it.
     """
     launch = replace(launch_of(job), made=made)
-    if words := unlaunched(launch, job.target):
-        return Outcome("not run", words)
+    if refusal := unlaunched(launch, job.target):
+        return Outcome("not run", refusal)
     runs = [_run(job, launch, job.inputs, pattern, guard) for pattern in PATTERNS]
     return Outcome("ran", outputs=runs[0].outputs, findings=_findings(runs), evidence="hardware")
 
@@ -260,8 +260,8 @@ def torch_dtype(fmt: Format) -> torch.dtype:
     """The torch dtype of a format's storage units."""
     import torch
 
-    found: torch.dtype = getattr(torch, _TORCH[fmt.element_type])
-    return found
+    dtype: torch.dtype = getattr(torch, _TORCH[fmt.element_type])
+    return dtype
 
 
 def _synchronize() -> None:
@@ -492,16 +492,16 @@ class _DeviceTensor:
 
 
 def _findings(runs: list[_Run]) -> tuple[str, ...]:
-    found = list(dict.fromkeys(f for run in runs for f in run.findings))
+    messages = list(dict.fromkeys(f for run in runs for f in run.findings))
     one, two = runs
     for name, units in one.outputs.items():
         never = one.untouched[name] & two.untouched[name]
-        found += never_written(name, never)
+        messages += never_written(name, never)
         same = (units == two.outputs[name]).reshape(-1)
         # Unwritten bytes differ by construction, and are reported already.
         differs = ~same & ~never.reshape(same.size, units.itemsize).any(axis=1)
         if differs.any():
-            found.append(
+            messages.append(
                 f"{int(differs.sum())} elements of {name} differ between two runs, first {int(differs.argmax())}"
             )
-    return tuple(found)
+    return tuple(messages)

@@ -50,8 +50,8 @@ class JobRef:
         if loaded is None or self.variant not in loaded.case.variants:
             raise CaseError(f"{self.path} binds no case {self.case!r} with a variant {self.variant!r} to a name")
         variant = variant_on(loaded.case.variants[self.variant], self.target)
-        if words := what_changed(definition(loaded.case, variant, exact=True), self.definition):
-            raise CaseError(f"{self.path} has changed since the run began: of {self.variant}, {words}")
+        if changes := what_changed(definition(loaded.case, variant, exact=True), self.definition):
+            raise CaseError(f"{self.path} has changed since the run began: of {self.variant}, {changes}")
         return Job(
             loaded.case, self.case, Path(self.path), self.variant, variant, self.target, self.setup, self.inputs
         )  # fmt: skip
@@ -77,10 +77,10 @@ class WatchedGpu:
                 return f"{package} is not installed"
         if os.environ.get("TRITON_INTERPRET", "0") not in ("", "0"):
             return "TRITON_INTERPRET is set, so that Triton runs kernels on the CPU"
-        found = gpus()
-        if not found:
+        devices = gpus()
+        if not devices:
             return "CUDA finds no device"
-        there = sorted({g.target for g in found})
+        there = sorted({g.target for g in devices})
         if target not in there:
             return f"the device is {there[0]}" if len(there) == 1 else f"the devices are {', '.join(there)}"
         return None
@@ -115,14 +115,14 @@ class WatchedGpu:
         """See `ptxdiff.jobs.DeviceBackend`. Errors of the function pass through."""
         device = self._device(job.target)
         try:
-            outcome, found = device.call(
+            outcome, value = device.call(
                 f"{__name__}:call_here", function, self._ref(job), *arguments, limit=self._limits[1]
             )
         except (DeviceFault, CaseError) as error:
-            outcome, found = Outcome("error", str(error)), None
+            outcome, value = Outcome("error", str(error)), None
         if self._tool:
             outcome = self._tool.with_findings(outcome)
-        return replace(outcome, device=device.gpu.uuid), found
+        return replace(outcome, device=device.gpu.uuid), value
 
     def _device(self, target: str) -> Device:
         device = of_target(target, *self._tool.wrapper) if self._tool else of_target(target)
@@ -158,14 +158,14 @@ class Sanitizer:
 
         An outcome "error" becomes "ran" if there are faults: the tool stopped the kernel, and the finding fails it.
         """
-        found = self._found()
-        if not found:
+        faults = self._found()
+        if not faults:
             time.sleep(SETTLING)
-            found = self._found()
-        if not found:
+            faults = self._found()
+        if not faults:
             return outcome
         status: Status = "ran" if outcome.status == "error" else outcome.status
-        return replace(outcome, status=status, words="", findings=(*outcome.findings, *found), evidence="hardware")
+        return replace(outcome, status=status, words="", findings=(*outcome.findings, *faults), evidence="hardware")
 
     def _found(self) -> tuple[str, ...]:
         return sanitizer.findings(self._name, "".join(map(self._unread, sorted(self._folder.iterdir()))))
@@ -196,5 +196,5 @@ def run_here(ref: JobRef, guard: int, made: Built | None = None) -> Outcome:
 
 def call_here(function: str, ref: JobRef, *arguments: Any) -> tuple[Outcome, Any]:
     """Call a function on a job in this process."""
-    found: tuple[Outcome, Any] = resolve(function)(ref.job(), *arguments)
-    return found
+    outcome_and_value: tuple[Outcome, Any] = resolve(function)(ref.job(), *arguments)
+    return outcome_and_value

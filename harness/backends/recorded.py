@@ -175,16 +175,16 @@ def on_device(
         by_cubin.setdefault(launch.cubin, []).append(launch)
     for cubin, some in by_cubin.items():
         try:
-            found = _called(device, blobs[cubin], some, blobs)
+            results = _called(device, blobs[cubin], some, blobs)
         except (DeviceFault, RuntimeError):
-            found = []
+            results = []
             for launch in some:  # one by one, to say which one has the fault
                 try:
-                    found += _called(device, blobs[cubin], [launch], blobs)
+                    results += _called(device, blobs[cubin], [launch], blobs)
                 except (DeviceFault, RuntimeError) as fault:
-                    found.append((f"fault: {str(fault).splitlines()[0]}", []))
-        for launch, (words, images) in zip(some, found, strict=True):
-            yield launch, words, images
+                    results.append((f"fault: {str(fault).splitlines()[0]}", []))
+        for launch, (difference_text, images) in zip(some, results, strict=True):
+            yield launch, difference_text, images
 
 
 def _called(
@@ -192,8 +192,8 @@ def _called(
 ) -> list[tuple[str, list[bytes]]]:
     needed = {d for r in some for b in r.buffers for d in (b.before, b.after, b.unwritten) if d}
     given = {d: blobs[d] for d in needed}
-    found: list[tuple[str, list[bytes]]] = device.call(f"{__name__}:run_here", cubin, list(some), given, limit=LIMIT)
-    return found
+    results: list[tuple[str, list[bytes]]] = device.call(f"{__name__}:run_here", cubin, list(some), given, limit=LIMIT)
+    return results
 
 
 def run_here(
@@ -222,13 +222,18 @@ def run_here(
         memory.append(tensors)
     torch.cuda.synchronize()
     launch_all(cubin, started)
-    found = []
+    results = []
     for launch, tensors in zip(launches, memory, strict=True):
         images = [t.cpu().numpy() for t in tensors]
-        words = difference(launch, images, blobs)
+        difference_text = difference(launch, images, blobs)
         spans = (slice(b.residue, b.residue + b.size) for b in launch.buffers)
-        found.append((words, [i[span].tobytes() for i, span in zip(images, spans, strict=True)] if words else []))
-    return found
+        results.append(
+            (
+                difference_text,
+                [i[span].tobytes() for i, span in zip(images, spans, strict=True)] if difference_text else [],
+            )
+        )
+    return results
 
 
 def _space(buffer: RecordedBuffer) -> int:
@@ -249,10 +254,10 @@ def difference(launch: RecordedLaunch, images: Sequence[Any], blobs: dict[str, b
             expected[span] = np.where(mask, image[span], expected[span])
         wrong = np.flatnonzero(expected != image)
         if len(wrong):
-            words = sorted({(int(w) - buffer.residue) // 4 for w in wrong})
-            at = words[0] * 4 + buffer.residue
+            differing = sorted({(int(w) - buffer.residue) // 4 for w in wrong})
+            at = differing[0] * 4 + buffer.residue
             got, wanted = (bytes(i[max(at, 0) : at + 4][::-1]).hex() for i in (image, expected))
-            return f"buffer {number}, word {words[0]}: 0x{got}, not 0x{wanted}; {len(words)} words differ"
+            return f"buffer {number}, word {differing[0]}: 0x{got}, not 0x{wanted}; {len(differing)} words differ"
     return ""
 
 

@@ -41,10 +41,10 @@ class SanitizerReport:
         """One line for `count` reports with the same place, of which this is the first."""
         where = f" in {self.kernel}+{self.offset}" if self.kernel else ""
         where += f" ({self.source})" if self.source else ""
-        words = [f"{self.tool}: {self.kind}{where}"]
-        words += [f"{count} times, first by {self.thread}" if count > 1 else f"by {self.thread}"] * bool(self.thread)
-        words += [f"address {self.address}"] * bool(self.address) + [self.detail] * bool(self.detail)
-        return ", ".join(words)
+        parts = [f"{self.tool}: {self.kind}{where}"]
+        parts += [f"{count} times, first by {self.thread}" if count > 1 else f"by {self.thread}"] * bool(self.thread)
+        parts += [f"address {self.address}"] * bool(self.address) + [self.detail] * bool(self.detail)
+        return ", ".join(parts)
 
 
 def missing() -> str:
@@ -85,8 +85,8 @@ _REMARKS = re.compile(
 def findings(tool: str, log: str) -> tuple[str, ...]:
     """The faults in a log of compute-sanitizer, one line for each place in the code, in order."""
     groups: dict[tuple[str, ...], list[SanitizerReport]] = {}
-    for found in parsed(tool, log):
-        groups.setdefault(found.place, []).append(found)
+    for fault in parsed(tool, log):
+        groups.setdefault(fault.place, []).append(fault)
     return tuple(group[0].text(len(group)) for group in groups.values())
 
 
@@ -94,26 +94,26 @@ def parsed(tool: str, log: str) -> Iterator[SanitizerReport]:
     """Every fault in a log of compute-sanitizer."""
     head, more = "", list[str]()
     for line in [*log.splitlines(), "========= end"]:
-        if found := _MORE.match(line):
-            more.append(found["words"].strip())
-        elif found := _HEAD.match(line):
+        if match := _MORE.match(line):
+            more.append(match["words"].strip())
+        elif match := _HEAD.match(line):
             if head and not _REMARKS.match(head):
                 yield _finding(tool, head, more)
-            head, more = found["kind"].strip(), []
+            head, more = match["kind"].strip(), []
 
 
 def _finding(tool: str, kind: str, more: Iterable[str]) -> SanitizerReport:
     facts: dict[str, str] = {"kind": kind}
-    if found := _HEAD_AT.match(kind):
-        facts |= {k: v for k, v in found.groupdict().items() if v}
+    if match := _HEAD_AT.match(kind):
+        facts |= {k: v for k, v in match.groupdict().items() if v}
     rest = []
-    for words in more:
+    for report_line in more:
         for pattern in (_AT, _BY, _ADDRESS):
-            if (found := pattern.match(words)) and not found.groupdict().keys() & facts.keys():
-                facts |= {k: v for k, v in found.groupdict().items() if v}
+            if (match := pattern.match(report_line)) and not match.groupdict().keys() & facts.keys():
+                facts |= {k: v for k, v in match.groupdict().items() if v}
                 break
         else:
-            if not words.startswith(("Saved host backtrace", "Host Frame", "Device Frame", "Leaked")):
-                rest.append(words)
+            if not report_line.startswith(("Saved host backtrace", "Host Frame", "Device Frame", "Leaked")):
+                rest.append(report_line)
     detail = ", ".join(filter(None, (facts.pop("detail", ""), *rest)))
     return SanitizerReport(tool=tool, detail=detail, **facts)

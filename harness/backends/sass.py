@@ -71,10 +71,10 @@ class SassBackend:
 
     def unavailable(self, target: str) -> str | None:
         """The reason why machine code for `target` cannot be made or read here; None if it can."""
-        words = self._assembler.unavailable(target)
-        if words is None and not tool("nvdisasm").exists():
+        reason = self._assembler.unavailable(target)
+        if reason is None and not tool("nvdisasm").exists():
             return "nvdisasm, which Triton carries, is missing"
-        return words
+        return reason
 
     def prepare(self, job: Job) -> None:
         """See `ptxdiff.jobs.CompilingBackend`."""
@@ -106,8 +106,8 @@ class SassBackend:
     def _ran(self, job: Job, launch: Launch, built: Built) -> Outcome:
         expected = run_compiled(job, CompiledKernel(launch, built.compilation), limit=self.limit)
         if expected.status != "ran" or expected.findings:
-            words = expected.words or expected.findings[0]
-            return Outcome("not run", f"the PTX has no bits to compare machine code with: {words}")
+            reason = expected.words or expected.findings[0]
+            return Outcome("not run", f"the PTX has no bits to compare machine code with: {reason}")
         given = self._given(launch, job, built)
         if isinstance(given, Outcome):
             return given
@@ -123,9 +123,11 @@ class SassBackend:
         if apart or given.findings:
             doubt = self._doubt(job, built, given, expected)
             parted = self.parted(job, launch, built, given.outputs, expected.outputs)[0] if apart else ""
-            words = "; ".join(filter(None, (apart or given.findings[0], parted, f"{NOT_ACCUSED}: {doubt or NO_OTHER}")))
+            reason = "; ".join(
+                filter(None, (apart or given.findings[0], parted, f"{NOT_ACCUSED}: {doubt or NO_OTHER}"))
+            )
             notes_ = (standing(given.ran, job.target), TIMING)
-            return Outcome("not run", f"unsettled: {words}", suspected={} if doubt else given.outputs, notes=notes_)
+            return Outcome("not run", f"unsettled: {reason}", suspected={} if doubt else given.outputs, notes=notes_)
         return replace(given.outcome(job, built), approximate=expected.approximate, fused=fused)
 
     def _fused(
@@ -156,14 +158,14 @@ class SassBackend:
 
     def _deciding_threads(self, job: Job, kernel: CompiledKernel, expected: Outcome) -> list[int]:
         """Threads whose results depend on whether products are fused, `TRACED` at most."""
-        found: list[int] = []
+        threads: list[int] = []
         for name, unit in islice(_differing(expected.outputs, expected.alternative), TRACED):
             ptx = placed(job, kernel, fuse=False)
             tensor = ptx.tensors[name]
             stored = storing_thread(_launched(ptx), tensor.buffer, tensor.place(unit), tensor.layout.unit)
-            if stored is not None and stored.thread not in found:
-                found.append(stored.thread)
-        return found
+            if stored is not None and stored.thread not in threads:
+                threads.append(stored.thread)
+        return threads
 
     def _doubt(self, job: Job, built: Built, given: _Given, expected: Outcome) -> str:
         """Why nothing is proved by other bits than those of the PTX; "" if a right level of ptxas would prove it."""
@@ -184,7 +186,7 @@ class SassBackend:
         outputs: of the machine code. meant: of the PTX. Of the first units that differ, one without a NaN is taken.
         What could not be traced counts as a NaN on the way.
         """
-        words, nan = "", NOT_TRACED
+        difference, nan = "", NOT_TRACED
         try:
             for name, unit in islice(_differing(outputs, meant), TRACED):
                 ptx = placed(job, CompiledKernel(launch, built.compilation), fuse=False)
@@ -195,13 +197,13 @@ class SassBackend:
                     continue
                 trace = ptx_followed(kernel, stored.thread)
                 nan = nan_on_the_way(trace)
-                if not words or not nan:
-                    words = self._parting(launch, job, built, (name, unit), stored.thread, trace, meant)
+                if not difference or not nan:
+                    difference = self._parting(launch, job, built, (name, unit), stored.thread, trace, meant)
                 if not nan:
                     break
         except PtxError as error:
             return "", f"{NOT_TRACED}: {error_line(error)}"
-        return words, nan
+        return difference, nan
 
     def traces(self, job: Job, thread: int) -> tuple[ThreadTrace, list[TracedInstruction]] | Outcome:
         """A thread of a job in PTX and in machine code. thread: its number in the grid. Raises PtxError."""
@@ -238,8 +240,8 @@ class SassBackend:
     ) -> str:  # fmt: skip
         steps, tensors = self._followed(launch, job, built, thread)
         name, unit = where
-        buffer, place = tensors[name].buffer, tensors[name].place(unit)
-        first = place // 4 * 4
+        buffer, offset = tensors[name].buffer, tensors[name].place(unit)
+        first = offset // 4 * 4
         size = tensors[name].layout.unit
         expected = int(np.asarray(meant[name]).reshape(-1).view(f"u{size}")[unit])
         return first_difference(trace, steps, buffer.address + first, expected)
@@ -391,17 +393,17 @@ def fused_in(pairs: Sequence[Fusable], threads: Sequence[FollowedThread]) -> tup
 def _votes(addition: int, thread: FollowedThread) -> set[bool]:
     """Whether a thread's machine code has the value of an addition from a fusing instruction, or from another."""
     fused, apart = _results(thread.fused, addition), _results(thread.apart, addition)
-    found = set()
+    votes = set()
     for step in thread.machine:
         value = _written(step)
         if value is None:
             continue
         fusing = step.instruction.opcode.startswith(_FUSING)
         if fusing and value in fused - apart:
-            found.add(True)
+            votes.add(True)
         elif not fusing and value in apart - fused:
-            found.add(False)
-    return found
+            votes.add(False)
+    return votes
 
 
 def _results(trace: ThreadTrace, addition: int) -> set[int]:
@@ -438,9 +440,9 @@ def in_words(found: Sequence[Fusable], threads: Sequence[FollowedThread]) -> Map
     for thread in threads:
         for step in thread.apart.steps:
             places.setdefault(step.step.node.offset, (step.line, step.text))
-    words: dict[str, list[str]] = {}
+    by_line: dict[str, list[str]] = {}
     for pair in found:
         if pair.product in places and pair.addition in places:
             (at, product), (line, addition) = places[pair.product], places[pair.addition]
-            words.setdefault(str(line), []).append(f"{product} of line {at} into {addition} of line {line}")
-    return {line: "; ".join(several) for line, several in words.items()}
+            by_line.setdefault(str(line), []).append(f"{product} of line {at} into {addition} of line {line}")
+    return {line: "; ".join(several) for line, several in by_line.items()}

@@ -124,25 +124,25 @@ def run_shared(job: Job, form: AsmForm, fuse: bool, limit: float) -> Outcome:
     """
     from ptxdiff.emulator import PtxError, sharing
 
-    found = sharing(form.text, form.constraints, job.target)
-    hazards = {(h.output, h.input): h for h in found.hazards}
+    shared = sharing(form.text, form.constraints, job.target)
+    hazards = {(h.output, h.input): h for h in shared.hazards}
     plain = run_once(job, form, job.inputs, {}, fuse, limit)
-    notes = () if found.complete else (_incomplete(len(found.assignments), len(hazards)),)
-    for share in found.assignments:
+    notes = () if shared.complete else (_incomplete(len(shared.assignments), len(hazards)),)
+    for share in shared.assignments:
         chosen = [hazards[pair] for pair in share.items()]
         units = job.inputs if chosen[0].tied < 0 else _equal_inputs(job, form, chosen[0])
         if units is None:
             continue
         expected = plain if units is job.inputs else run_once(job, form, units, {}, fuse, limit)
-        words = "; ".join(_words(job.case, form, hazard) for hazard in chosen)
+        message = "; ".join(_words(job.case, form, hazard) for hazard in chosen)
         try:
             outputs = run_once(job, form, units, share, fuse, limit)
         except PtxError as e:
-            return Outcome("ran", outputs=plain, findings=(f"{words}: {error_line(e)}",), notes=notes)
+            return Outcome("ran", outputs=plain, findings=(f"{message}: {error_line(e)}",), notes=notes)
         if not same_bits(expected, outputs):
             # The report shows outputs beside the job's inputs, so outputs of other inputs are not returned.
             shown = outputs if expected is plain else plain
-            return Outcome("ran", outputs=shown, findings=(words,), notes=notes)
+            return Outcome("ran", outputs=shown, findings=(message,), notes=notes)
     return Outcome("ran", outputs=plain, notes=notes)
 
 

@@ -56,21 +56,21 @@ class VerbParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print the usage and the message, and exit with 2."""
-        found = _CHOICE.search(message)
-        super().error(message + (did_you_mean(found[1], re.findall(r"[\w.-]+", found[2])) if found else ""))
+        match = _CHOICE.search(message)
+        super().error(message + (did_you_mean(match[1], re.findall(r"[\w.-]+", match[2])) if match else ""))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb. Exit codes: 0 done, 1 something failed, 2 usage, 130 stopped by Ctrl-C."""
-    words = [*(sys.argv[1:] if arguments is None else arguments)]  # not list(...): the module of that verb hides it
+    entered = [*(sys.argv[1:] if arguments is None else arguments)]  # not list(...): the module of that verb hides it
     completing = "_ARGCOMPLETE" in os.environ and arguments is None
     if completing:
         from ptxdiff.cli import completion
 
-        words = completion.verb_of_line()
+        entered = completion.verb_of_line()
     rest: list[str] = []
-    if words[:1] == ["run"] and "--" in words:  # only `run` passes words on, to pytest
-        words, rest = words[: words.index("--")], words[words.index("--") + 1 :]
+    if entered[:1] == ["run"] and "--" in entered:  # only `run` passes words on, to pytest
+        entered, rest = entered[: entered.index("--")], entered[entered.index("--") + 1 :]
     parser = VerbParser("ptxdiff", description="Differential correctness tests for inline PTX in Triton.")
     from ptxdiff import __version__
 
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for verb, line in VERBS.items():
         # Only the module of the requested verb is imported.
         sub = verbs.add_parser(verb, help=line, description=line[0].upper() + line[1:] + ".", add_help=True)
-        if verb in words[:1]:
+        if verb in entered[:1]:
             module = importlib.import_module(f"ptxdiff.cli.{verb}")
             module.configure(sub)
             sub.set_defaults(main=module.main)
@@ -88,15 +88,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if completing:
         completion.complete(parser, chosen)
         return 0
-    if words and not words[0].startswith("-") and words[0] not in VERBS:
-        parser.error(f"no command is called {words[0]!r}{did_you_mean(words[0], VERBS)}; ptxdiff --help lists all")
-    args, strange = parser.parse_known_args(words)
+    if entered and not entered[0].startswith("-") and entered[0] not in VERBS:
+        parser.error(f"no command is called {entered[0]!r}{did_you_mean(entered[0], VERBS)}; ptxdiff --help lists all")
+    args, strange = parser.parse_known_args(entered)
     if strange:
         chosen.error(_strange(strange[0], chosen, args.verb))
     args.rest = rest
     try:
         require(*NEEDED.get(args.verb, ()), purpose=f"ptxdiff {args.verb}")
-        _prepare(args, words[1:])
+        _prepare(args, entered[1:])
         return int(args.main(args))
     except ModuleNotFoundError as e:
         package = missing_package(e)

@@ -59,10 +59,10 @@ def _nodes(args: argparse.Namespace) -> int:
                 nodes = Nodes(ray)
                 while True:
                     nodes.look()
-                    found = [n for n in nodes.known.values() if n.id in nodes.alive]
-                    usable = [n for n in found if not n.refused]
+                    known_nodes = [n for n in nodes.known.values() if n.id in nodes.alive]
+                    usable = [n for n in known_nodes if not n.refused]
                     if len(usable) >= args.expect or time.monotonic() > deadline:
-                        return _print_nodes(found, len(usable), args.expect)
+                        return _print_nodes(known_nodes, len(usable), args.expect)
                     time.sleep(PAUSE)
         except ClusterError as error:  # the head may be starting
             if time.monotonic() > deadline:
@@ -90,7 +90,7 @@ def _kuberay(args: argparse.Namespace) -> int:
     except importlib.metadata.PackageNotFoundError:
         raise UsageError("Ray is not installed here; give the version in the image: --ray VERSION") from None
     try:
-        groups = [NodeGroup.read(words) for words in args.gpus]
+        groups = [NodeGroup.read(group) for group in args.gpus]
         print(kuberay(groups, image=args.image, version=version, cpu_nodes=args.cpu_nodes, name=args.name), end="")
     except ValueError as error:
         raise UsageError(str(error)) from None

@@ -112,16 +112,16 @@ def _records(args: argparse.Namespace) -> int:
     try:
         before, after = _file(before), _file(after)
         targets = (normal(args.between[0]), normal(args.between[1])) if args.between else None
-        found = compare(read(before), read(after), targets=targets)
+        comparison = compare(read(before), read(after), targets=targets)
     except (RecordError, CompareError, ValueError) as e:
         raise UsageError(str(e)) from None
-    for name, (old, new) in found.environment.items():
+    for name, (old, new) in comparison.environment.items():
         say(f"  {name}: {old} → {new}")
-    shown = found.of(*args.kind) if args.kind else list(found.differences)
+    shown = comparison.of(*args.kind) if args.kind else list(comparison.differences)
     for line in map(str, shown) if args.verbose else grouped(shown):
         say(line)
-    say(f"{found.matched} results in both, {found.equal} of them equal; {len(shown)} differences")
-    return 0 if found.quiet or not shown else 1
+    say(f"{comparison.matched} results in both, {comparison.equal} of them equal; {len(shown)} differences")
+    return 0 if comparison.quiet or not shown else 1
 
 
 def _file(path: Path) -> Path:
@@ -152,14 +152,14 @@ def _cubins(args: argparse.Namespace) -> int:
             raise UsageError(f"--like={args.like[0]}: name one variant")
         loaded, variant, target = chosen[0]
         target = agreed("--target", normal(args.target) if args.target else None, target) or "sm_90a"
-        found = compare_cubins(loaded, variant, target, cubins, args.effort or "quick")
+        comparison = compare_cubins(loaded, variant, target, cubins, args.effort or "quick")
     except (OSError, CaseError, ValueError) as e:
         raise UsageError(str(e)) from None
-    if found.refused:
-        say(f"not compared: {found.refused}")
+    if comparison.refused:
+        say(f"not compared: {comparison.refused}")
         return 1
-    say(found.words or f"equal bits in {found.runs} launches of {loaded.name}::{variant} for {target}")
-    return bool(found.words)
+    say(comparison.words or f"equal bits in {comparison.runs} launches of {loaded.name}::{variant} for {target}")
+    return bool(comparison.words)
 
 
 def _files(args: argparse.Namespace) -> int:
@@ -172,14 +172,14 @@ def _files(args: argparse.Namespace) -> int:
             (args.before, args.after), args.like, args.entry or (), grid=args.grid or (), block=args.block or (),
             parameters=args.parameters or (), shared=args.shared or (), target=args.target,
         )  # fmt: skip
-        found = compare_files(loaded, variants, target, args.effort or "quick")
+        comparison = compare_files(loaded, variants, target, args.effort or "quick")
     except CaseError as e:
         raise UsageError(str(e)) from None
-    say(message(found))
+    say(message(comparison))
     if args.report:
         from ptxdiff.comparing.files import facts
         from ptxdiff.reports.comparison import write
 
-        written = write(facts(found, {name: v.text for name, v in variants.items()}), Path(args.report))
+        written = write(facts(comparison, {name: v.text for name, v in variants.items()}), Path(args.report))
         say(f"report: {written.resolve()}")
-    return 0 if found.passed else 1
+    return 0 if comparison.passed else 1

@@ -20,10 +20,10 @@ def verb_of_line() -> list[str]:
     """The first word behind the program's name on the line that is completed; none if there is no other word yet."""
     line = os.environ.get("COMP_LINE", "")[: int(os.environ.get("COMP_POINT", "0"))]
     try:
-        words = shlex.split(line)
+        line_words = shlex.split(line)
     except ValueError:  # an open quotation mark
-        words = line.split()
-    return words[1:2]
+        line_words = line.split()
+    return line_words[1:2]
 
 
 def complete(parser: argparse.ArgumentParser, chosen: argparse.ArgumentParser) -> None:
@@ -46,10 +46,10 @@ def _targets(prefix: str, **_: object) -> list[str]:
 
 def _names(prefix: str, **_: object) -> list[str]:
     """The cases in ./cases by name and by file; behind `::` the variants of one."""
-    place, colons, _variant = prefix.partition("::")
+    file_name, colons, _variant = prefix.partition("::")
     if colons:
-        path = Path(place) if place.endswith(".py") else Path("cases") / f"{place}.py"
-        return [f"{place}::{name}" for name in variants_in(path)]
+        path = Path(file_name) if file_name.endswith(".py") else Path("cases") / f"{file_name}.py"
+        return [f"{file_name}::{name}" for name in variants_in(path)]
     if "/" in prefix or Path(prefix).is_dir():
         folder = Path(prefix if prefix.endswith("/") else Path(prefix).parent)
         return [str(p) for p in sorted(folder.glob("[!_.]*.py"))]

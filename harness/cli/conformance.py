@@ -88,12 +88,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     options.add(
         parser, "resume", "with --device: for matrix products, only the tiles that this device has not confirmed yet"
     )
-    for name, default, words in (
+    for name, default, help_text in (
         ("--everything", "2**32", "forms with at most so many inputs run on all of them"),
         ("--emulated", "2**20", "the number of these inputs that also run through the whole emulator"),
     ):
-        words = f"with --device: {words} (default: {default})"
-        parser.add_argument(name, type=_count, default=_count(default), metavar="N", help=words)
+        help_text = f"with --device: {help_text} (default: {default})"
+        parser.add_argument(name, type=_count, default=_count(default), metavar="N", help=help_text)
     jobs = options.add(parser, "jobs", "with --device: processes (default: one per core)", type=int)
     options.formerly(parser, "--workers", jobs)
 
@@ -148,22 +148,22 @@ def _computed(args: argparse.Namespace, book: Ledger, entries: Mapping[str, Entr
     from ptxdiff.conformance import bounds, errors, ledger
 
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    found: dict[str, Mapping[str, Any]] = {}
+    errors_by_form: dict[str, Mapping[str, Any]] = {}
     known: dict[tuple[str, str], Mapping[str, Any]] = {}
     for form in filter(errors.measurable, entries):
         # Forms with one definition, such as sin.approx and sin.approx.ftz, are computed once.
         same = (ledger.digest(form), bounds.bound(form))
         if same not in known:
             known[same] = errors.errors_of(form).json()
-        found[form] = known[same]
-        console.print(f"{form}: {'; '.join(errors.described(form, found[form]))}", markup=False)
+        errors_by_form[form] = known[same]
+        console.print(f"{form}: {'; '.join(errors.described(form, errors_by_form[form]))}", markup=False)
         if args.write:
-            after = ledger.with_errors(book, found)
+            after = ledger.with_errors(book, errors_by_form)
             path.write_text(after.text(), encoding="utf-8")
-            if form not in after.entries or after.entries[form].errors != found[form]:
-                words = f"{form}: not written, because this definition was not measured; measure it with --device"
-                console.print(words, markup=False)
-    return {form: replace(e, errors=found.get(form, e.errors)) for form, e in entries.items()}
+            if form not in after.entries or after.entries[form].errors != errors_by_form[form]:
+                message = f"{form}: not written, because this definition was not measured; measure it with --device"
+                console.print(message, markup=False)
+    return {form: replace(e, errors=errors_by_form.get(form, e.errors)) for form, e in entries.items()}
 
 
 def _teach_moves(args: argparse.Namespace) -> int:
@@ -211,9 +211,10 @@ def _teach(args: argparse.Namespace) -> int:
     entries = [json.loads(line) for line in text.splitlines()]
     differing = sorted({f"{e['target']} {e['form']}" for e in entries if e["differed"] or e.get("refuted")})
     confirmed = {e["form"] for e in entries if e.get("confirmed") and e["target"] in targets}
-    words = f"; {device.name} gave the interpreter's words for {len(confirmed)}" if device is not None else ""
+    confirmation = f"; {device.name} gave the interpreter's words for {len(confirmed)}" if device is not None else ""
     print(
-        f"{len({(e['target'], e['form']) for e in entries})} forms, {len(differing)} of them differ{words}", *differing
+        f"{len({(e['target'], e['form']) for e in entries})} forms, {len(differing)} of them differ{confirmation}",
+        *differing,
     )
     if args.write:
         taught.PATH.write_text(text, encoding="utf-8")
@@ -344,8 +345,8 @@ def _print(args: argparse.Namespace, book: Ledger, entries: Mapping[str, Entry])
 
     if args.format == "json":
         counts = Counter(e.status for e in entries.values())
-        found = {"runs": {n: vars(r) for n, r in book.runs.items()}, "counts": counts}
-        print(json.dumps(found | {"forms": [e.json() for e in entries.values()]}))
+        facts = {"runs": {n: vars(r) for n, r in book.runs.items()}, "counts": counts}
+        print(json.dumps(facts | {"forms": [e.json() for e in entries.values()]}))
         return
     console = Console(highlight=False)
     if args.summary:
@@ -355,8 +356,8 @@ def _print(args: argparse.Namespace, book: Ledger, entries: Mapping[str, Entry])
             console.print(line, markup=False, soft_wrap=True)
     for name, run in book.runs.items():
         if any(e.run == name for e in entries.values()):
-            words = f"run {name}: {run.device}, {run.target}, driver {run.driver}, ptxas {run.ptxas}, {run.date}"
-            console.print(words, markup=False)
+            heading = f"run {name}: {run.device}, {run.target}, driver {run.driver}, ptxas {run.ptxas}, {run.date}"
+            console.print(heading, markup=False)
     console.print(_counts(entries))
 
 
@@ -381,8 +382,8 @@ def _details(e: Entry, width: int) -> Iterator[str]:
         from ptxdiff.conformance import errors
 
         for line in errors.described(e.form, e.errors):
-            words = f"largest error {line}"
-            yield from textwrap.wrap(words, max(width, 40), initial_indent="    ", subsequent_indent="    ")
+            sentence = f"largest error {line}"
+            yield from textwrap.wrap(sentence, max(width, 40), initial_indent="    ", subsequent_indent="    ")
         yield from (f"    {line}" for line in lines(e.errors))
 
 
@@ -420,8 +421,8 @@ def _remark(entry: Entry) -> str:
     if shown is None:
         agree = ", ".join(f"{name} on {count:,}" for name, count in entry.opinions.items())
         return f"{entry.why}; agrees with {agree}" if agree else entry.why
-    words = f"({', '.join(shown['inputs'])}) gives {', '.join(shown['got'])}, not {', '.join(shown['expected'])}"
-    return f"{words} [{shown['variant']}]" if shown.get("variant") else words
+    mismatch = f"({', '.join(shown['inputs'])}) gives {', '.join(shown['got'])}, not {', '.join(shown['expected'])}"
+    return f"{mismatch} [{shown['variant']}]" if shown.get("variant") else mismatch
 
 
 # Plots of approximate instructions' errors over the range of their argument ----------------------------------------

@@ -90,8 +90,8 @@ def main(args: argparse.Namespace) -> int:
         print(f"{type(e).__name__}: {e}{_with_suffix(e, args.target)}")
         return 1
     _print(inputs, outputs, results)
-    if words := _remark(form, args):
-        print(words)
+    if remark := _remark(form, args):
+        print(remark)
     return 0
 
 
@@ -228,7 +228,7 @@ def _trace(form: Any, arguments: Any, dtypes: Any, args: argparse.Namespace, tar
     from ptxdiff.emulator import trace
 
     first = [a[: args.pack] for a in arguments]
-    found = trace(
+    traced = trace(
         form.text,
         form.constraints,
         first,
@@ -239,7 +239,7 @@ def _trace(form: Any, arguments: Any, dtypes: Any, args: argparse.Namespace, tar
         convention=form.convention,
         approximate=args.approximate,
     )
-    for line in found.lines:
+    for line in traced.lines:
         written = ", ".join(f"{n} = {_hex(v)}" for n, v in line.writes.items()) if line.executed else "not executed"
         read = ", ".join(f"{n} = {_hex(v)}" for n, v in line.reads.items())
         print(f"{line.line:>4}  {line.text:<60} {read}{' -> ' if read else ''}{written}")

@@ -99,8 +99,8 @@ def main(args: argparse.Namespace) -> int:
         where = "machine code on the CPU" if plan.interpreted else "on the GPU"
     say(f"{target}, {', '.join(a.label for a in plan.assemblers)}, {where}")
     campaign.run(args.seconds if runner else args.seconds / 2, args.programs, _progress)
-    found = _finish(folder, campaign)
-    return found if runner else _refusals(args, folder, args.seconds / 2) or found
+    status = _finish(folder, campaign)
+    return status if runner else _refusals(args, folder, args.seconds / 2) or status
 
 
 def _on_cluster(args: argparse.Namespace, folder: Path) -> int:
@@ -123,8 +123,8 @@ def _on_cluster(args: argparse.Namespace, folder: Path) -> int:
     except ClusterError as error:
         raise UsageError(str(error)) from None
     status = _finish(folder, running.campaign)
-    for number, words in sorted(running.lost.items())[:8]:
-        say(f"batch {number} has no result: {words}")
+    for number, reason in sorted(running.lost.items())[:8]:
+        say(f"batch {number} has no result: {reason}")
     if running.lost:
         say(f"{len(running.lost)} batches have no result; --resume tries them again")
     return 1 if running.lost else status
@@ -181,8 +181,10 @@ def _refusals(args: argparse.Namespace, folder: Path, seconds: float) -> int:
 
     state = campaign.run(seconds, args.programs, tell)
     places = write_groups(folder, list(state.groups.values()))
-    for place, group in zip(places, sorted(state.groups.values(), key=lambda g: (-g.seen, g.signature)), strict=True):
-        say(f"\n{place}: {group.seen} x {group.signature}\n  {group.change}\n  {group.words[0]}")
+    for folder_of_group, group in zip(
+        places, sorted(state.groups.values(), key=lambda g: (-g.seen, g.signature)), strict=True
+    ):
+        say(f"\n{folder_of_group}: {group.seen} x {group.signature}\n  {group.change}\n  {group.words[0]}")
     _page(folder)
     known = f", {state.known} more in known groups" if state.known else ""
     say(f"\n{state.programs} programs, {len(state.groups)} groups of disagreements{known}")
@@ -247,29 +249,29 @@ def _assemblers(args: argparse.Namespace, target: str) -> tuple[Ptxas, ...]:
     from ptxdiff.triton.ptxas import NoAssembler
     from ptxdiff.triton.targets import assembler as bundled
 
-    found = []
+    assemblers = []
     try:
         for path in args.assembler or ["bundled"]:
             own = bundled(target)
             named = own.path if path == "bundled" else path
-            found += [assembler(named, level, own.options) for level in args.opt or LEVELS]
+            assemblers += [assembler(named, level, own.options) for level in args.opt or LEVELS]
     except (NoAssembler, NoTriton) as error:
         raise UsageError(f"--assembler: {error}") from None
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(assemblers))
 
 
 def _avoided(files: Sequence[str]) -> frozenset[str]:
-    found: set[str] = set()
+    skeletons: set[str] = set()
     for name in files:
         try:
             text = Path(name).read_text(encoding="utf-8")
         except OSError as error:
             raise UsageError(f"--avoid: {error}") from None
         if name.endswith(".json"):
-            found.add(json.loads(text)["skeleton"])
+            skeletons.add(json.loads(text)["skeleton"])
         else:
-            found |= {line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")}
-    return frozenset(found)
+            skeletons |= {line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")}
+    return frozenset(skeletons)
 
 
 def _missing_for_page() -> list[str]:
@@ -288,18 +290,18 @@ def _page(folder: Path) -> None:
 
 
 def _progress(state: Tried) -> None:
-    found = f"{len(state.findings)} findings, {state.known} more programs with known ones"
-    say(f"{state.programs} programs, {state.runs} runs, {found}")
+    tally = f"{len(state.findings)} findings, {state.known} more programs with known ones"
+    say(f"{state.programs} programs, {state.runs} runs, {tally}")
 
 
 def _summary(state: Tried, places: Sequence[Path]) -> None:
     from ptxdiff.fuzz.files import story
 
     ordered: list[PtxasFault] = sorted(state.findings.values(), key=lambda f: (f.kind, -f.seen, f.size))
-    for place, finding in zip(places, ordered, strict=True):
-        say(f"\n{place}: {finding.kind}, {finding.size} instructions: {finding.skeleton}\n{story(finding)}")
+    for folder_of_finding, finding in zip(places, ordered, strict=True):
+        say(f"\n{folder_of_finding}: {finding.kind}, {finding.size} instructions: {finding.skeleton}\n{story(finding)}")
     refused = f"; the emulator refused {state.refused_here} programs" if state.refused_here else ""
     if state.unread:
         refused += f"; of {state.unread} runs the machine code could not be read, most often: "
-        refused += "; ".join(f"{words} ({count})" for words, count in state.why.most_common(3))
+        refused += "; ".join(f"{reason} ({count})" for reason, count in state.why.most_common(3))
     say(f"\n{state.programs} programs, {len(places)} findings, {state.known} more programs show known ones{refused}")

@@ -124,8 +124,8 @@ def _accept(run: RunRecords, folder: Path, args: argparse.Namespace) -> int:
         if not args.replace:
             raise
         say(f"the baseline that is replaced cannot be read, so nothing is compared with it: {e}")
-    if words := unacceptable(run):
-        say(f"the baseline is unchanged: {words}")
+    if refusal := unacceptable(run):
+        say(f"the baseline is unchanged: {refusal}")
         return 1
     wrong = no_passes(run, old)
     if wrong and not args.accept_failures:

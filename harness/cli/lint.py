@@ -117,7 +117,7 @@ def _explain(name: str | None) -> int:
 def _configuration(args: argparse.Namespace) -> Configuration:
     """What the options say about rules, targets and settings. Raises UsageError."""
     selected, ignored = (
-        tuple(name.strip() for words in option for name in words.split(",")) for option in (args.select, args.ignore)
+        tuple(name.strip() for names in option for name in names.split(",")) for option in (args.select, args.ignore)
     )
     targets = tuple(args.target)
     try:

@@ -81,21 +81,21 @@ def main(args: argparse.Namespace) -> int:
     except ValueError as e:
         raise UsageError(f"--target: {e}") from None
     journal = _journal(args.journal)
-    found: list[Mutation] = []
+    mutations: list[Mutation] = []
     with written_by("mutate", args.records, chosen) as write:
         for one in chosen:
             on = target or one.target or target_of(one.loaded, one.variants)
             for mutation in _mutations(one, on, budget, subjects, journal, _tell(one, budget)):
-                found.append(mutation)
+                mutations.append(mutation)
                 write(mutation)
                 if args.format == "json":
                     print(json.dumps(to_json(mutation)))
                 else:
                     say("\n".join(_lines(one.loaded, mutation)))
     if args.format != "json":
-        say(_summary(found))
-    tried = any(not m.words for m in found)
-    return 0 if tried and not any(m.count("missed") or m.count("undecided") for m in found) else 1
+        say(_summary(mutations))
+    tried = any(not m.words for m in mutations)
+    return 0 if tried and not any(m.count("missed") or m.count("undecided") for m in mutations) else 1
 
 
 def _journal(path: Path | None) -> MutationJournal | None:
@@ -146,13 +146,13 @@ def _names(made: Mutation) -> tuple[str, ...]:
 
 def _chosen(words: Sequence[str], variants: Sequence[str]) -> list[Named]:
     """The named cases, restricted to the variants of `--variant`. Raises UsageError for an unknown variant."""
-    found = named(words)
+    named_cases = named(words)
     if not variants:
-        return found
-    known = {v for one in found for v in one.variants}
+        return named_cases
+    known = {v for one in named_cases for v in one.variants}
     if missing := [v for v in variants if v not in known]:
         raise UsageError(f"--variant {missing[0]}: unknown; the cases have {', '.join(sorted(known))}")
-    kept = [replace(one, variants=tuple(v for v in one.variants if v in variants)) for one in found]
+    kept = [replace(one, variants=tuple(v for v in one.variants if v in variants)) for one in named_cases]
     return [one for one in kept if one.variants]
 
 

@@ -135,21 +135,21 @@ def _known(spelling: str) -> tuple[list[str], str, list[str]] | None:
 def helpers(example: Path) -> list[Path]:
     """The files that an example imports relatively, directly or indirectly, and the PTX files that any of them
     names."""
-    found: list[Path] = []
+    files: list[Path] = []
     todo = [example]
     while todo:
         file = todo.pop()
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.endswith(".ptx"):
                 given = file.parent / node.value
-                if given.is_file() and given not in found:
-                    found.append(given)
+                if given.is_file() and given not in files:
+                    files.append(given)
             if isinstance(node, ast.ImportFrom) and node.level:
                 target = file.parents[node.level - 1].joinpath(*(node.module or "").split(".")).with_suffix(".py")
-                if target.is_file() and target not in found:
-                    found.append(target)
+                if target.is_file() and target not in files:
+                    files.append(target)
                     todo.append(target)
-    return sorted(found)
+    return sorted(files)
 
 
 def examples() -> dict[str, Path]:

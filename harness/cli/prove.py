@@ -62,7 +62,7 @@ def main(args: argparse.Namespace) -> int:
     solvers = {None: (), "both": SOLVERS}.get(args.solver, (args.solver,))
     chosen = named(args.case)
     several = sum(len(one.variants) for one in chosen) > 1
-    found: list[Proof] = []
+    proofs: list[Proof] = []
     with written_by("prove", args.records, chosen) as write:
         for one in chosen:
             case = one.loaded.case
@@ -76,16 +76,16 @@ def main(args: argparse.Namespace) -> int:
                     )
                 except CaseError as e:
                     raise UsageError(str(e)) from None
-                found.append(proof)
+                proofs.append(proof)
                 write(proof)
                 if args.format == "json":
                     print(json.dumps(to_json(proof)), flush=True)
                 else:
                     say("\n".join(lines(proof)))
-    if args.format != "json" and len(found) > 1:
-        say("\n".join(table(found)))
-    verdicts = Counter(p.verdict for p in found)
-    wrong = verdicts["counterexample"] or (args.all and verdicts["proved"] < len(found))
+    if args.format != "json" and len(proofs) > 1:
+        say("\n".join(table(proofs)))
+    verdicts = Counter(p.verdict for p in proofs)
+    wrong = verdicts["counterexample"] or (args.all and verdicts["proved"] < len(proofs))
     return 1 if wrong else 0
 
 

@@ -55,13 +55,13 @@ def main(args: argparse.Namespace) -> int:
     args.share_texts = args.share_texts or not is_records_name(str(asked))
     if args.sanitize and not args.backend:
         args.backend = ["gpu"]
-    words = [*paths, *options.pytest_words(args), *_of_pytest(args), *args.rest]
-    words += [f"--ptx-cases={p.partition('::')[0]}" for p in paths]
-    if any(w.startswith(("-n", "--numprocesses")) for w in words):
+    arguments_of_pytest = [*paths, *options.pytest_words(args), *_of_pytest(args), *args.rest]
+    arguments_of_pytest += [f"--ptx-cases={p.partition('::')[0]}" for p in paths]
+    if any(w.startswith(("-n", "--numprocesses")) for w in arguments_of_pytest):
         require("xdist", purpose="more than one process (--jobs, or pytest's option -n)")
-        words.append("--dist=loadgroup")
+        arguments_of_pytest.append("--dist=loadgroup")
     # A new process, because pytest rewrites plugins as it imports them, and this process has imported ours already.
-    code = _call([sys.executable, "-m", "pytest", *words, *plugin_words()], _environment())
+    code = _call([sys.executable, "-m", "pytest", *arguments_of_pytest, *plugin_words()], _environment())
     if args.report and records.exists():
         _report(records, asked, Path(args.report))
     return code
@@ -69,9 +69,9 @@ def main(args: argparse.Namespace) -> int:
 
 def _of_pytest(args: argparse.Namespace) -> list[str]:
     """Words for the options that are pytest's own. Without -v, a run prints as `pytest -q` does."""
-    words = ["--no-header", *["-v"] * args.verbose, *["-q"] * (args.quiet + (not args.verbose))]
-    words += [f"-k={args.k}"] if args.k else []
-    return [*words, *["-x"] * args.x, *([f"-n{args.jobs}"] if args.jobs else [])]
+    arguments_of_pytest = ["--no-header", *["-v"] * args.verbose, *["-q"] * (args.quiet + (not args.verbose))]
+    arguments_of_pytest += [f"-k={args.k}"] if args.k else []
+    return [*arguments_of_pytest, *["-x"] * args.x, *([f"-n{args.jobs}"] if args.jobs else [])]
 
 
 def _environment() -> dict[str, str]:

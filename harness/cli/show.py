@@ -40,7 +40,7 @@ def main(args: argparse.Namespace) -> int:
     from ptxdiff.triton import builds
 
     try:
-        builds.give(builds.parse(words, Path.cwd()) for words in args.compiler)
+        builds.give(builds.parse(build, Path.cwd()) for build in args.compiler)
     except ValueError as e:
         raise UsageError(f"--compiler: {e}") from None
     shown = []
@@ -124,14 +124,14 @@ def _trace(loaded: LoadedCase, name: str, target: str, args: argparse.Namespace)
     if job is None:
         raise UsageError(f"{loaded.name}::{name} has no launch to follow")
     try:
-        found = backend.traces(replace(job, setup=replace(job.setup, assembler=chosen)), args.trace)
+        traced = backend.traces(replace(job, setup=replace(job.setup, assembler=chosen)), args.trace)
     except PtxError as e:
         say(f"not followed: {e.message}")
         return 1
-    if isinstance(found, Outcome):
-        say(f"{found.status}: {found.words}")
+    if isinstance(traced, Outcome):
+        say(f"{traced.status}: {traced.words}")
         return 1
-    rows = side_by_side(*found)
+    rows = side_by_side(*traced)
     if not rows:
         raise UsageError(f"--trace={args.trace}: the launch has no such thread")
     say(f"# {loaded.name}::{name}, {target}, thread {args.trace}: PTX, and machine code beside it")

@@ -27,16 +27,16 @@ def time_case(console: Console, loaded: LoadedCase, target: str, variants: Seque
     from ptxdiff.timing.in_registers import time_in_registers
 
     try:
-        found = time_in_registers(loaded, target, variants)
+        timed = time_in_registers(loaded, target, variants)
     except (CannotTime, DeviceFault, RuntimeError) as error:
         console.print(f"{loaded.name}: {error}", markup=False, highlight=False, soft_wrap=True)
         return False
-    _print_in_registers(console, loaded.name, target, [t for t in found if not t.words])
-    for t in found:
+    _print_in_registers(console, loaded.name, target, [t for t in timed if not t.words])
+    for t in timed:
         if t.words:
-            words = f"  note: {t.key.variant}, {t.mode}: {t.words}"
-            console.print(words, markup=False, highlight=False, soft_wrap=True)
-    return any(not t.words for t in found)
+            note = f"  note: {t.key.variant}, {t.mode}: {t.words}"
+            console.print(note, markup=False, highlight=False, soft_wrap=True)
+    return any(not t.words for t in timed)
 
 
 def _print_in_registers(console: Console, name: str, target: str, found: Sequence[InRegisters]) -> None:
@@ -49,8 +49,8 @@ def _print_in_registers(console: Console, name: str, target: str, found: Sequenc
         group = [t for t in found if t.mode == mode]
         if not group:
             continue
-        words = f"{unit}, in a dependent chain" if mode == "latency" else unit
-        table = Table(title=Text(f"{name}, in registers on {target}: {words}"), title_justify="left", box=None)
+        unit_text = f"{unit}, in a dependent chain" if mode == "latency" else unit
+        table = Table(title=Text(f"{name}, in registers on {target}: {unit_text}"), title_justify="left", box=None)
         for heading in ("", unit, "95% interval", "beside the first", "instructions"):
             table.add_column(heading, justify="right" if heading in (unit, "95% interval") else "left")
         for t in group:
@@ -151,7 +151,7 @@ def _assemblers(args: argparse.Namespace, target: str) -> tuple[PtxasChoice | No
     if args.in_registers:
         raise UsageError("--in-registers times what Triton assembles: leave out --assembler and --opt")
     try:
-        places = [parsed(place, Path.cwd()) for place in args.assembler or []]
+        places = [parsed(path, Path.cwd()) for path in args.assembler or []]
         return AssemblerChoice.of(places, args.opt, "quick").resolved("gpu", target)
     except (NoAssembler, NoTriton) as error:
         raise UsageError(f"--assembler: {error}") from None
@@ -203,8 +203,8 @@ def _row(t: Timing, first: Timing) -> tuple[str, ...]:
 
     beside = ""
     if t is not first:
-        found = t.beside(first)
-        beside = f"{found.verdict} {change_of(found)}"
+        ratio = t.beside(first)
+        beside = f"{ratio.verdict} {change_of(ratio)}"
     return (
         t.key.variant,
         f"{1e6 * t.median:.2f} µs",

@@ -105,10 +105,10 @@ def _sweep(args: argparse.Namespace, chosen: Named, tasks: Tasks | None = None, 
 def _missing_shards(part: Iterator[int], journal: Journal, limit: int | None) -> list[int]:
     """The shards to run now. Raises UsageError for more than MOST."""
     missing = (s for s in part if s not in journal.done)
-    found = list(itertools.islice(missing, MOST + 1 if limit is None else limit))
-    if limit is None and len(found) > MOST:
+    shards = list(itertools.islice(missing, MOST + 1 if limit is None else limit))
+    if limit is None and len(shards) > MOST:
         raise UsageError(f"there are more than {MOST} shards to run; give greater --shard-bits, or --part, or --shards")
-    return found
+    return shards
 
 
 def _task(args: argparse.Namespace, chosen: Named, available: Sequence[str] | None) -> Task:
@@ -162,11 +162,11 @@ def _places(target: str) -> list[Gpu | None]:
     """The GPUs of a target here. Raises UsageError if there is none."""
     from ptxdiff.processes.gpus import gpus
 
-    found: list[Gpu | None] = [g for g in gpus() if g.target == target]
-    if not found:
+    gpus_of_target: list[Gpu | None] = [g for g in gpus() if g.target == target]
+    if not gpus_of_target:
         present = ", ".join(dict.fromkeys(g.target for g in gpus())) or "none"
         raise UsageError(f"--target {target}: no GPU here has this target; present: {present}")
-    return found
+    return gpus_of_target
 
 
 def _progress(console: Console) -> Progress:
@@ -190,8 +190,8 @@ def _summary(console: Console, task: Task, journal: Journal, wanted: Sequence[in
     done = list(journal.done.values())
     counts = Counter(r.verdict for r in done)
     seconds = [r.seconds for r in done if r.verdict != "error"]
-    words = ", ".join(f"{n} {v}" for v, n in counts.items()) or "nothing ran"
-    console.print(f"{len(done)} of {task.shards} shards of 2^{task.shard_bits} inputs: {words}", highlight=False)
+    message = ", ".join(f"{n} {v}" for v, n in counts.items()) or "nothing ran"
+    console.print(f"{len(done)} of {task.shards} shards of 2^{task.shard_bits} inputs: {message}", highlight=False)
     if seconds:
         each = statistics.median(seconds)  # not the mean: a worker's first shard includes compiling
         whole = each * task.shards
@@ -204,14 +204,14 @@ def _summary(console: Console, task: Task, journal: Journal, wanted: Sequence[in
             highlight=False,
         )
     for result in sorted((r for r in done if r.verdict != "pass"), key=lambda r: r.shard)[:8]:
-        words = result.words or f"{result.different} of {result.total} codes differ: {dict(result.classes)}"
+        message = result.words or f"{result.different} of {result.total} codes differ: {dict(result.classes)}"
         again = f"; --ptx-replay={result.replay}" if result.replay else ""
-        console.print(f"shard {result.shard}: {result.verdict}: {words}{again}", highlight=False, markup=False)
-    if words := _judged_too_little(task, done):
-        console.print(words, highlight=False, markup=False)
+        console.print(f"shard {result.shard}: {result.verdict}: {message}{again}", highlight=False, markup=False)
+    if message := _judged_too_little(task, done):
+        console.print(message, highlight=False, markup=False)
     if missing := journal.missing(wanted):
         console.print(f"{len(missing)} shards have no result, of which {missing[0]} is the first; --resume runs them")
-    return 0 if done and set(counts) == {"pass"} and not words and not missing else 1
+    return 0 if done and set(counts) == {"pass"} and not message and not missing else 1
 
 
 def _judged_too_little(task: Task, done: Sequence[ShardResult]) -> str:

@@ -120,13 +120,13 @@ def _token() -> str:
 
 
 def _words(address: str, error: Exception, *, listens: bool = False) -> str:
-    words = " ".join(str(error).split()) or type(error).__name__
-    if not (isinstance(error, ConnectionError | TimeoutError) or "Failed to connect" in words):
-        return f"the Ray cluster at {address} cannot be used: {words}"
+    message = " ".join(str(error).split()) or type(error).__name__
+    if not (isinstance(error, ConnectionError | TimeoutError) or "Failed to connect" in message):
+        return f"the Ray cluster at {address} cannot be used: {message}"
     if listens:
-        return f"the server at {address} does not let this process join; {_token()} ({words})"
+        return f"the server at {address} does not let this process join; {_token()} ({message})"
     where = "this machine belongs to no Ray cluster" if address == AUTO else f"no Ray cluster answers at {address}"
-    return f"{where}; start one with `ray start --head`, and give the address that it prints ({words})"
+    return f"{where}; start one with `ray start --head`, and give the address that it prints ({message})"
 
 
 # Join a cluster: connect, query its nodes, and get a `Tasks` to submit work to -------------------------------------
@@ -260,10 +260,10 @@ class NodeGroup:
     @classmethod
     def read(cls, words: str) -> NodeGroup:
         """Parse a group: `sm_90a=2x8` is two nodes with eight GPUs each. Raises ValueError."""
-        found = re.fullmatch(r"([^=]+)=([1-9]\d*)x([1-9]\d*)", words)
-        if not found:
+        match = re.fullmatch(r"([^=]+)=([1-9]\d*)x([1-9]\d*)", words)
+        if not match:
             raise ValueError(f"{words!r}: expected TARGET=NODESxGPUS, such as sm_90a=2x8 for two nodes of eight GPUs")
-        return cls(normal(found[1]), int(found[2]), int(found[3]))
+        return cls(normal(match[1]), int(match[2]), int(match[3]))
 
 
 def kuberay(groups: Sequence[NodeGroup], *, image: str, version: str, cpu_nodes: int = 1, name: str = "ptxdiff") -> str:

@@ -136,8 +136,8 @@ class Nodes:
 
     def slots(self, needs: Needs) -> int:
         """How many tasks with these needs the cluster can run at once."""
-        found = self.serving(needs)
-        counts = [min(n.cpus / needs.cpus, n.gpus / needs.gpus if needs.gpus else float("inf")) for n in found]
+        nodes_serving = self.serving(needs)
+        counts = [min(n.cpus / needs.cpus, n.gpus / needs.gpus if needs.gpus else float("inf")) for n in nodes_serving]
         return sum(int(count) for count in counts)
 
     def _ask(self, ids: Collection[str]) -> None:
@@ -160,7 +160,7 @@ class Nodes:
         question = self._asked[ident]
         wait = min(until, question.deadline) - time.monotonic()
         try:
-            found: NodeFacts | str = self._ray.get(question.answer, timeout=max(0.01, wait))
+            facts: NodeFacts | str = self._ray.get(question.answer, timeout=max(0.01, wait))
         except self._ray.exceptions.GetTimeoutError:
             if time.monotonic() < question.deadline:
                 return None
@@ -168,7 +168,7 @@ class Nodes:
             return f"it did not report its facts within {ANSWER:g} s"
         except Exception as error:  # for example: it died, could not unpack the files, has another version of Ray
             return f"it could not report its facts: {' '.join(str(error).split())[:300]}"
-        return found
+        return facts
 
 
 @dataclass(frozen=True)
@@ -186,15 +186,15 @@ def _node(listed: Mapping[str, Any], answer: NodeFacts | str, mine: Mapping[str,
     if isinstance(answer, str):
         return Node(ident, host, *amounts, refused=answer)
     refused = difference(mine, answer.environment)
-    found = tuple(sorted({g.target for g in answer.devices}))
+    present = tuple(sorted({g.target for g in answer.devices}))
     declared = {name for name in resources if name.startswith("sm_")}
-    if not refused and declared - set(found):
-        refused = f"it declares {', '.join(sorted(declared))}, but its GPUs are {', '.join(found) or 'none'}"
-    targets, remark = found, ""
-    if amounts[1] and len(found) > 1:
+    if not refused and declared - set(present):
+        refused = f"it declares {', '.join(sorted(declared))}, but its GPUs are {', '.join(present) or 'none'}"
+    targets, remark = present, ""
+    if amounts[1] and len(present) > 1:
         targets = ()
         remark = (
-            f"its GPUs have several targets ({', '.join(found)}), and Ray does not distinguish them: start one Ray "
+            f"its GPUs have several targets ({', '.join(present)}), and Ray does not distinguish them: start one Ray "
             "node for each target, with CUDA_VISIBLE_DEVICES"
         )
     names = tuple(f"{g.name} {g.target} {g.uuid}" for g in answer.devices)
@@ -269,8 +269,8 @@ def environment() -> dict[str, str]:
 
 def settings() -> dict[str, str]:
     """The environment variables that may decide bits; they are sent with a job."""
-    found = {n: v for n, v in os.environ.items() if n.startswith(SETTINGS) and n not in _NO_SETTING}
-    return dict(sorted(found.items()))
+    variables = {n: v for n, v in os.environ.items() if n.startswith(SETTINGS) and n not in _NO_SETTING}
+    return dict(sorted(variables.items()))
 
 
 def difference(mine: Mapping[str, str], theirs: Mapping[str, str]) -> str:
@@ -318,7 +318,7 @@ def _builds() -> tuple[str, ...]:
     """The names of the driver's other Triton builds: of its command line, and those that `make` has set up there."""
     if (given := os.environ.get(BUILDS_VARIABLE)) is None:
         return builds.known()
-    named = [words.partition("=") for words in given.splitlines()]
+    named = [build.partition("=") for build in given.splitlines()]
     builds.give((name, python) for name, _, python in named if python)
     builds.only(name for name, _, _ in named)
     return tuple(name for name, _, _ in named)
@@ -339,8 +339,8 @@ def _contents_once(folder: Path, known: str) -> str:
 
     known: the cache's key, a digest of the files' sizes and times, which is valid on this machine only.
     """
-    if (found := _kept.get(known.encode())) is not None:
-        return found.decode()
+    if (cached := _kept.get(known.encode())) is not None:
+        return cached.decode()
     made = _contents(folder)
     _kept.put(made.encode(), known.encode())
     return made

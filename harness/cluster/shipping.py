@@ -81,9 +81,9 @@ def arrived() -> None:
     os.chdir(folder)
     sys.path[:] = [str(folder) if Path(p or ".") == unpacked else p for p in sys.path]
     for relative in reversed(os.environ.get(PATH_VARIABLE, "").split(os.pathsep)):
-        place = str(folder / relative)
-        if relative and place not in sys.path:
-            sys.path.insert(0, place)
+        entry = str(folder / relative)
+        if relative and entry not in sys.path:
+            sys.path.insert(0, entry)
 
 
 def _same_files(one: Path, other: Path) -> bool:
@@ -112,7 +112,7 @@ folders."""
 def _outside(root: Path, loaded: Iterable[str] | None) -> tuple[str, ...]:
     """The paths of top-level packages and modules that are not in the project, not installed, and not ptxdiff's."""
     names = sorted({name.partition(".")[0] for name in (sys.modules if loaded is None else loaded)})
-    found = []
+    packages = []
     for name in names:
         try:
             spec = importlib.util.find_spec(name)
@@ -122,10 +122,10 @@ def _outside(root: Path, loaded: Iterable[str] | None) -> tuple[str, ...]:
         if not origin or not origin.endswith(".py") or name in _OF_THE_MACHINE:
             continue
         file = Path(origin).resolve()
-        place = file.parent if file.name == "__init__.py" else file
-        if not (place.is_relative_to(root) or place.is_relative_to(ROOT) or _installed(place)):
-            found.append(str(place))
-    return tuple(found)
+        package = file.parent if file.name == "__init__.py" else file
+        if not (package.is_relative_to(root) or package.is_relative_to(ROOT) or _installed(package)):
+            packages.append(str(package))
+    return tuple(packages)
 
 
 def _installed(place: Path) -> bool:

@@ -155,12 +155,12 @@ class Tasks:
         """The event for a task that Ray gave up, or that raised an exception."""
         cause = getattr(error, "cause", None) or error
         if isinstance(cause, OtherEnvironment):
-            node, words = cause.args
-            self.nodes.refuse(node, words)
-            return Lost(task, words)
-        for name, (words, blamed) in _REASONS.items():
+            node, reason = cause.args
+            self.nodes.refuse(node, reason)
+            return Lost(task, reason)
+        for name, (reason, blamed) in _REASONS.items():
             if isinstance(error, getattr(self._ray.exceptions, name)):
-                return Lost(task, words, blamed=blamed)
+                return Lost(task, reason, blamed=blamed)
         return Lost(task, f"{type(cause).__name__}: {' '.join(str(cause).split())[:500]}", raised=True)
 
     def _look(self) -> Iterator[Event]:
@@ -237,9 +237,9 @@ def call(mine: Mapping[str, str], function: str, arguments: tuple[Any, ...]) -> 
 def given_gpu(target: str) -> Gpu:
     """The one GPU that this task may use. Raises RuntimeError for none or several, or for another target."""
     gpus.gpus.cache_clear()  # Ray may give this process another GPU than for its previous task
-    found = gpus.gpus()
-    if len(found) != 1 or found[0].target != target:
-        there = ", ".join(f"{g.name} {g.target}" for g in found) or "no GPU"
+    devices = gpus.gpus()
+    if len(devices) != 1 or devices[0].target != target:
+        there = ", ".join(f"{g.name} {g.target}" for g in devices) or "no GPU"
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         raise RuntimeError(f"expected one GPU {target}; Ray gave CUDA_VISIBLE_DEVICES={visible!r}: {there}")
-    return found[0]
+    return devices[0]

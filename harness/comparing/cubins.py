@@ -36,15 +36,15 @@ def compare_cubins(
     for _, job in jobs(Item(loaded, variant, target, "sass"), backend, effort):
         if job is None or job.setup.context != "straight":
             continue
-        found = []
+        cubin_runs = []
         for number, cubin in zip(("first", "second"), cubins, strict=True):
             one = backend.of_cubin(replace(job, setup=replace(job.setup, padding=None)), cubin)
             if isinstance(one, Outcome):
                 return CubinComparison(f"the {number} cubin: {one.words}", runs)
-            found.append(one)
+            cubin_runs.append(one)
         runs += 1
-        if words := _difference(job, found):
-            return CubinComparison("", runs, words)
+        if difference := _difference(job, cubin_runs):
+            return CubinComparison("", runs, difference)
     return CubinComparison("" if runs else "the case has no launch to compare", runs)
 
 
@@ -59,11 +59,11 @@ def _difference(job: Job, found: Sequence[CubinRun]) -> str:
             continue
         at = int(wrong[0])
         digits = 2 * a.itemsize
-        words = (
+        message = (
             f"{name}[{at}] is 0x{int(a[at]):0{digits}x} and 0x{int(b[at]):0{digits}x}; {len(wrong)} of {len(a)} differ "
             f"({job.setup.shape_text})"
         )
-        return "; ".join(filter(None, (words, _parted(found, name, at))))
+        return "; ".join(filter(None, (message, _parted(found, name, at))))
     return ""
 
 
@@ -74,8 +74,8 @@ def _parted(found: Sequence[CubinRun], name: str, unit: int) -> str:
             (a, memory), (b, other) = (run.follow(thread) for run in found)
         except (PtxError, IndexError):
             return ""
-        place = memory[name].place(unit) // 4 * 4
-        addresses = memory[name].buffer.address + place, other[name].buffer.address + place
-        if words := first_difference_of_two(a, b, addresses):
-            return words
+        offset = memory[name].place(unit) // 4 * 4
+        addresses = memory[name].buffer.address + offset, other[name].buffer.address + offset
+        if difference := first_difference_of_two(a, b, addresses):
+            return difference
     return ""

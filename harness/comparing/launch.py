@@ -104,8 +104,8 @@ def _with_launch(file: str, text: str, like: str, base: PtxVariant | None, optio
 
 def _required_block(text: str) -> str | None:
     """The `.reqntid` of a module's kernels, which Triton's have; None if there is none, or several that differ."""
-    found = set(_REQUIRED.findall(without_comments(text)))
-    return found.pop().replace(" ", "") if len(found) == 1 else None
+    declared = set(_REQUIRED.findall(without_comments(text)))
+    return declared.pop().replace(" ", "") if len(declared) == 1 else None
 
 
 def _read(file: str) -> str:
@@ -130,14 +130,14 @@ def _named_case(words: tuple[str | None, str | None]) -> tuple[LoadedCase, Pair]
 
 def _like(word: str) -> tuple[LoadedCase, PtxVariant | None]:
     """The case that a word names, and its ptx(...) variant; None if it has none. Raises CaseError for several."""
-    found: list[Named] = named([word])
-    cases = {id(n.loaded.case): n.loaded for n in found}
+    cases_named: list[Named] = named([word])
+    cases = {id(n.loaded.case): n.loaded for n in cases_named}
     if len(cases) != 1:
         raise CaseError(f"--like {word} names several cases: {', '.join(c.name for c in cases.values())}; name one")
-    loaded = found[0].loaded
-    asked = [v for n in found for v in n.variants]
+    loaded = cases_named[0].loaded
+    asked = [v for n in cases_named for v in n.variants]
     in_ptx = {v: made for v in asked if isinstance(made := loaded.case.variants[v], PtxVariant)}
-    if not all(n.whole for n in found) and not in_ptx:
+    if not all(n.whole for n in cases_named) and not in_ptx:
         raise CaseError(f"--like {word}: the variant is no ptx(...), so it does not give the launch of a PTX file")
     if len(in_ptx) > 1:
         raise CaseError(f"--like {word} has several variants in PTX: name one of {', '.join(in_ptx)}, after ::")
@@ -149,16 +149,16 @@ def _entry(file: str, text: str, entry: str, explicit: bool) -> str:
 
     explicit: whether --entry names it.
     """
-    found = entries(text)
-    if not found:
+    names = entries(text)
+    if not names:
         return entry  # the parser reports what is wrong with the text
-    if entry in found:
+    if entry in names:
         return entry
     if explicit:
-        raise CaseError(f"{file} has no kernel {entry!r}; it has {', '.join(found)}")
-    if len(found) > 1:
-        raise CaseError(f"{file} has {len(found)} kernels: choose one with --entry: {', '.join(found)}")
-    return found[0]
+        raise CaseError(f"{file} has no kernel {entry!r}; it has {', '.join(names)}")
+    if len(names) > 1:
+        raise CaseError(f"{file} has {len(names)} kernels: choose one with --entry: {', '.join(names)}")
+    return names[0]
 
 
 def _names(files: tuple[str, str]) -> tuple[str, str]:
@@ -174,7 +174,7 @@ def _target(texts: Sequence[str], asked: str | None) -> str:
             return normal(asked)
         except ValueError as error:
             raise CaseError(f"--target: {error}") from None
-    in_files = [found[1] for t in texts if (found := _TARGET.search(t))]
+    in_files = [match[1] for t in texts if (match := _TARGET.search(t))]
     for name in sorted(in_files, key=lambda n: int(re.sub(r"\D", "", n)), reverse=True):
         try:
             known = normal(name)

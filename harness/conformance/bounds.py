@@ -71,20 +71,20 @@ MEASURES = {
 
 def bound(form: str) -> str:
     """The bound that the ISA states for a form; empty if it states none, or if the form is exact."""
-    return next((words for pattern, words in BOUNDS.items() if fnmatchcase(form, pattern)), "")
+    return next((statement for pattern, statement in BOUNDS.items() if fnmatchcase(form, pattern)), "")
 
 
 def promises(form: str) -> tuple[float, ...]:
     """The numbers of the form's bound, in ulps or in the order of its measures; empty if it has none."""
-    words = bound(form)
-    if "ulp" in words:
-        return (float(words.split(" ")[0]),)
-    return tuple(2.0 ** float(power) for power in re.findall(r"2\^(-[\d.]+)", words))
+    statement = bound(form)
+    if "ulp" in statement:
+        return (float(statement.split(" ")[0]),)
+    return tuple(2.0 ** float(power) for power in re.findall(r"2\^(-[\d.]+)", statement))
 
 
 def measures(form: str) -> tuple[Measure, ...]:
     """The form's measures of errors besides ulps; empty if its bound is in ulps, or if there is none."""
-    return next((found for pattern, found in MEASURES.items() if fnmatchcase(form, pattern)), ())
+    return next((stated for pattern, stated in MEASURES.items() if fnmatchcase(form, pattern)), ())
 
 
 def errors(
@@ -92,23 +92,23 @@ def errors(
 ) -> tuple[float, ...]:
     """The greatest error of these results in each of the form's measures; results that are not finite do not count."""
     size, apart = np.abs(argument), np.abs(got - expected)
-    found = []
+    largest_errors = []
     for measure in measures(form):
         inside = (size > measure.low) & (size < measure.high) if measure.low else size <= measure.high
         kept = (inside != measure.outside) & np.isfinite(apart)
         if measure.relative:
             kept &= np.abs(expected) >= measure.normal
-            found.append(float(np.max(apart[kept] / np.abs(expected[kept]), initial=0.0)))
+            largest_errors.append(float(np.max(apart[kept] / np.abs(expected[kept]), initial=0.0)))
         else:
-            found.append(float(np.max(apart[kept], initial=0.0)))
-    return tuple(found)
+            largest_errors.append(float(np.max(apart[kept], initial=0.0)))
+    return tuple(largest_errors)
 
 
 def envelope(form: str, found: tuple[float, ...]) -> str:
     """The errors found, in the form of a bound: `absolute 2^-22.41 in (0.5, 2), relative 2^-22.80 elsewhere`."""
-    words = []
+    bounds_text = []
     for measure, error in zip(measures(form), found, strict=False):
         # Rounded up, because it is a bound.
         size = f"2^{math.ceil(math.log2(error) * 100) / 100:.2f}" if error else "0"
-        words.append(f"{'relative' if measure.relative else 'absolute'} {size} {measure.words}".strip())
-    return ", ".join(words)
+        bounds_text.append(f"{'relative' if measure.relative else 'absolute'} {size} {measure.words}".strip())
+    return ", ".join(bounds_text)

@@ -58,7 +58,7 @@ class FormGroup:
 
     def snippets(self) -> list[FormSnippet]:
         """The snippets themselves."""
-        return [forms.snippets(form)[place] for form, place in self.members]
+        return [forms.snippets(form)[index] for form, index in self.members]
 
 
 @dataclass
@@ -74,11 +74,11 @@ def groups(names: Iterable[str], target: str) -> list[FormGroup]:
     by_function: dict[Any, list[tuple[str, int]]] = {}
     device = Target.parse(target)
     for form in names:
-        for place, snippet in enumerate(forms.snippets(form)):
+        for index, snippet in enumerate(forms.snippets(form)):
             if snippet.bound.requirement_unmet(device) is not None:
                 continue
             key = snippet.bound.form.function or snippet.bound.form.operation
-            by_function.setdefault(key, []).append((form, place))
+            by_function.setdefault(key, []).append((form, index))
     pieces = [m[i : i + GROUP] for m in by_function.values() for i in range(0, len(m), GROUP)]
     pieces.sort(key=len, reverse=True)
     return [FormGroup(n, tuple(piece)) for n, piece in enumerate(pieces)]
@@ -99,18 +99,18 @@ def run(
     count = min(workers or cores(), max(len(pending), 1))
     progress(f"{sum(len(g.members) for g in pending)} snippets in {len(pending)} groups, {count} workers")
     outcome = Measured(identity)
-    found: dict[tuple[str, str], Tally] = {}
+    by_variant: dict[tuple[str, str], Tally] = {}
     group = _WorkerGroup(device, plan, began, count)
     try:
         for done, tallies in enumerate(group.prepared(pending), 1):
-            found.update({(t.form, t.variant): t for t in tallies})
+            by_variant.update({(t.form, t.variant): t for t in tallies})
             if done % 25 == 0 or done == len(pending):
                 progress(f"{done} of {len(pending)} groups ready after {time.monotonic() - began:.0f} s")
         for tallies in group.extended():
-            found.update({(t.form, t.variant): t for t in tallies})
+            by_variant.update({(t.form, t.variant): t for t in tallies})
     finally:
         group.stop()
-    for (form, _), tally in sorted(found.items()):
+    for (form, _), tally in sorted(by_variant.items()):
         outcome.tallies.setdefault(form, []).append(tally)
     progress(f"done after {time.monotonic() - began:.0f} s")
     return outcome
@@ -252,9 +252,9 @@ class _Worker:
             refused = self.device.compiled(snippets, checks)
         except NoDefinition:
             refused = self.device.compiled(snippets, False)
-        for place, (snippet, tally) in enumerate(zip(snippets, tallies, strict=True)):
-            if place in refused:
-                tally.refused = refused[place]
+        for index, (snippet, tally) in enumerate(zip(snippets, tallies, strict=True)):
+            if index in refused:
+                tally.refused = refused[index]
                 continue
             self._first(snippet, tally)
             self.kept.append((snippet, tally))

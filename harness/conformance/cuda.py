@@ -63,12 +63,12 @@ class CudaContext:
     def driver(self) -> str:
         """The driver's release ("580.159.04"), or the CUDA version that it implements."""
         try:
-            words = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8").split()
+            version_words = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8").split()
         except OSError:
-            words = []
-        found = next((w for w in words if w[0].isdigit() and "." in w), "")
-        if found:
-            return found
+            version_words = []
+        release = next((w for w in version_words if w[0].isdigit() and "." in w), "")
+        if release:
+            return release
         version = ctypes.c_int()
         self._call("cuDriverGetVersion", ctypes.byref(version))
         return f"CUDA {version.value // 1000}.{version.value % 1000 // 10}"
@@ -114,8 +114,8 @@ class CudaContext:
         self, kernel: ctypes.c_void_p, arguments: Sequence[int], blocks: int, threads: int, shared: int = 0
     ) -> None:
         """Start a kernel whose arguments fit 64-bit words. shared: bytes of dynamic shared memory."""
-        words = [ctypes.c_uint64(a & 0xFFFFFFFFFFFFFFFF) for a in arguments]
-        pointers = (ctypes.c_void_p * len(words))(*(ctypes.addressof(w) for w in words))
+        values = [ctypes.c_uint64(a & 0xFFFFFFFFFFFFFFFF) for a in arguments]
+        pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(w) for w in values))
         self._call("cuLaunchKernel", kernel, blocks, 1, 1, threads, 1, 1, shared, None, pointers, None)
 
     def _attribute(self, which: int) -> int:

@@ -73,8 +73,8 @@ class Errors:
 
     def json(self) -> dict[str, Any]:
         """The fields for the ledger: the largest errors with seven digits, the profile with three."""
-        found = [{"measure": m.words, "error": float(f"{m.error:.7g}"), "at": list(m.at)} for m in self.largest]
-        return {"inputs": self.inputs, "largest": found, "profile": [float(f"{e:.3g}") for e in self.profile]}
+        largest = [{"measure": m.words, "error": float(f"{m.error:.7g}"), "at": list(m.at)} for m in self.largest]
+        return {"inputs": self.inputs, "largest": largest, "profile": [float(f"{e:.3g}") for e in self.profile]}
 
 
 def measurable(form: str) -> bool:
@@ -97,16 +97,16 @@ def errors_of(form: str) -> Errors:
         _drawn(form, run, kind, measures[0], largest[0])
         return Errors(_DRAWN, tuple(largest), ())
     buckets = 1 << kind.exponent_bits + 1
-    found: dict[int, tuple[list[Largest], float]] = {}
+    by_bucket: dict[int, tuple[list[Largest], float]] = {}
 
     def bucket(number: int) -> None:
-        found[number] = _bucket(form, run, kind, measures, number)
+        by_bucket[number] = _bucket(form, run, kind, measures, number)
 
     for_each(bucket, range(buckets))
-    for place in range(len(measures)):
-        largest[place] = max((found[n][0][place] for n in range(buckets)), key=lambda m: m.error)
-        largest[place].words = _words(measures[place])
-    return Errors(buckets << kind.fraction_bits, tuple(largest), tuple(found[n][1] for n in range(buckets)))
+    for measure in range(len(measures)):
+        largest[measure] = max((by_bucket[n][0][measure] for n in range(buckets)), key=lambda m: m.error)
+        largest[measure].words = _words(measures[measure])
+    return Errors(buckets << kind.fraction_bits, tuple(largest), tuple(by_bucket[n][1] for n in range(buckets)))
 
 
 @dataclass(frozen=True)
@@ -150,9 +150,9 @@ class _Format:
 
 
 def _measures(form: str) -> tuple[Measure, ...]:
-    found = bounds.measures(form)
-    if found:
-        return found
+    stated = bounds.measures(form)
+    if stated:
+        return stated
     return (Measure(True),) if form.endswith(".ftz.f64") else (_ULPS,)
 
 
@@ -233,7 +233,7 @@ def _bucket(
     form: str, run: ArrayFunction, kind: _Format, measures: tuple[Measure, ...], number: int
 ) -> tuple[list[Largest], float]:
     """The largest errors for one sign and exponent, and the largest in the ISA's measure for each input."""
-    found = [Largest("") for _ in measures]
+    largest = [Largest("") for _ in measures]
     if not any(m.relative or m is _ULPS for m in measures):
         measures = (*measures, Measure(False))
     peak = 0.0
@@ -244,10 +244,10 @@ def _bucket(
         got = kind.values(run.compiled(len(codes), codes))
         top, best, at = _peak(argument, true, got, measures, kind.least)
         peak = max(peak, top)
-        for mine, error, place in zip(found, best, at, strict=False):
+        for mine, error, index in zip(largest, best, at, strict=False):
             if error > mine.error:
-                mine.error, mine.at = float(error), (f"{int(codes[place]):#0{kind.width // 4 + 2}x}",)
-    return found, peak
+                mine.error, mine.at = float(error), (f"{int(codes[index]):#0{kind.width // 4 + 2}x}",)
+    return largest, peak
 
 
 def _codes(kind: _Format, number: int) -> Iterator[NDArray[Any]]:
@@ -269,18 +269,18 @@ def _drawn(form: str, run: ArrayFunction, kind: _Format, measure: Measure, large
         with np.errstate(all="ignore"):
             if form == _LONG:
                 errors = _long_errors(values[0], got)
-                place = int(np.argmax(errors))
-                error = float(errors[place])
+                index = int(np.argmax(errors))
+                error = float(errors[index])
             else:
                 true = _TRUE["div"](*values)
                 kept = np.abs(true) >= 2.0**-126
                 if form.startswith("div.approx"):
                     kept &= (np.abs(values[1]) >= 2.0**-126) & (np.abs(values[1]) <= 2.0**126)
                 error, _, at = _peak(values[0], true, np.where(kept, got, np.inf), (measure,), kind.least)
-                place = int(at[0])
+                index = int(at[0])
         if error > largest.error:
             largest.error = error
-            largest.at = tuple(f"{int(c[place]):#0{kind.width // 4 + 2}x}" for c in columns)
+            largest.at = tuple(f"{int(c[index]):#0{kind.width // 4 + 2}x}" for c in columns)
 
 
 def _long_errors(x: Floats, got: Floats) -> Floats:

@@ -85,17 +85,17 @@ class Hardware:
                 break
             if not cubin.blamed:
                 raise RuntimeError(f"ptxas: {cubin.words[:2000]}")
-            refused |= {places[n]: words for n, words in cubin.blamed.items()}
+            refused |= {places[n]: message for n, message in cubin.blamed.items()}
             places = [p for n, p in enumerate(places) if n not in cubin.blamed]
         return refused
 
     def _load(self, cubin: bytes, snippets: Sequence[FormSnippet], checks: bool) -> None:
         module = self.gpu.load(cubin)
         for n, snippet in enumerate(snippets):
-            found = {"run": self.gpu.kernel(module, f"run_{n}")}
+            loaded = {"run": self.gpu.kernel(module, f"run_{n}")}
             if checks and kernels.checkable(snippet):
-                found["check"] = self.gpu.kernel(module, f"check_{n}")
-            self._kernels[snippet.form, snippet.variant] = found
+                loaded["check"] = self.gpu.kernel(module, f"check_{n}")
+            self._kernels[snippet.form, snippet.variant] = loaded
 
     def use(self) -> None:
         """See `Executor`."""
@@ -125,12 +125,12 @@ class Hardware:
 
     def check(self, snippet: FormSnippet, start: int, count: int) -> ComparedOnDevice:
         """See `Executor`."""
-        words = np.zeros(kernels.REPORT_WORDS, np.uint64)
-        self.gpu.upload(self._report, words)
+        report = np.zeros(kernels.REPORT_WORDS, np.uint64)
+        self.gpu.upload(self._report, report)
         kernel = self._kernels[snippet.form, snippet.variant]["check"]
         self.gpu.launch(kernel, [self._report, start, count], count)
-        self.gpu.download(words, self._report)
-        wrong, peak, *indices = (int(w) for w in words)
+        self.gpu.download(report, self._report)
+        wrong, peak, *indices = (int(w) for w in report)
         return ComparedOnDevice(
             wrong, tuple(indices[: min(wrong, kernels.KEPT)]), peak >> 32, start + (peak & 0xFFFFFFFF)
         )

@@ -99,7 +99,7 @@ def fit(design: Design, results: Callable[[int, Words], Words], segments: Iterab
     `results`: a function that gives the results for a segment's arguments. Raises Misfit.
     """
     square = truncated_squares(STEP_BITS, SQUARE_CUT)
-    found: list[list[tuple[int, int, int, int]]] = []
+    by_segment: list[list[tuple[int, int, int, int]]] = []
     count = 0
     numbers = list(range(design.segments) if segments is None else segments)
     for number in numbers:
@@ -114,11 +114,11 @@ def fit(design: Design, results: Callable[[int, Words], Words], segments: Iterab
                 f"{design.form}, segment {number}: no quadratic with a square of {STEP_BITS} bits cut at "
                 f"2**{SQUARE_CUT} gives its {len(steps):,} results; {_otherwise(design, steps, given)}"
             )
-        found.append(solutions)
-    rounding = _rounding(design, found)
-    rows = [_row(design, f, rounding) for f in found]
+        by_segment.append(solutions)
+    rounding = _rounding(design, by_segment)
+    rows = [_row(design, f, rounding) for f in by_segment]
     constant, slope, curve = (tuple(column) for column in zip(*rows, strict=True))
-    unique = all(len(f) == 1 and f[0][3] - f[0][2] < 1 << design.constant for f in found)
+    unique = all(len(f) == 1 and f[0][3] - f[0][2] < 1 << design.constant for f in by_segment)
     return Table(constant, slope, curve, rounding, count, unique)
 
 
@@ -190,22 +190,22 @@ def _segment(design: Design, steps: Integers, squares: Integers, given: Words) -
         if not against:
             break
         active |= against
-    found = []
+    solutions = []
     for candidate in candidates:
         least, greatest = _margins(candidate[None, :], steps, square, low, high)
         if least[0] <= greatest[0]:
-            found.append((int(candidate[0]), int(candidate[1]), int(least[0]), int(greatest[0])))
-    return found
+            solutions.append((int(candidate[0]), int(candidate[1]), int(least[0]), int(greatest[0])))
+    return solutions
 
 
 def _around(design: Design, slope: float, curve: float, trade: float) -> Integers:
     """Curves and slopes near a solution, as multiples of their granularity. A larger curve needs a smaller slope."""
-    found = []
+    nearby = []
     for q in range(-_WINDOW[0], _WINDOW[0] + 1):
         some_curve = (round(curve / (1 << design.curve)) + q) << design.curve
         middle = round((slope - (some_curve - curve) * trade) / (1 << design.slope))
-        found += [(some_curve, (middle + s) << design.slope) for s in range(-_WINDOW[1], _WINDOW[1] + 1)]
-    return np.array(found, np.int64)
+        nearby += [(some_curve, (middle + s) << design.slope) for s in range(-_WINDOW[1], _WINDOW[1] + 1)]
+    return np.array(nearby, np.int64)
 
 
 def _rounding(design: Design, found: list[list[tuple[int, int, int, int]]]) -> int:
@@ -280,11 +280,11 @@ _TANH_SEGMENTS = [
 
 def _tanh(segment: int) -> tuple[Words, Integers]:
     """A segment's arguments; the upper fraction bits choose among the segments of its binade."""
-    exponent, place = _TANH_SEGMENTS[segment]
+    exponent, part = _TANH_SEGMENTS[segment]
     count = sum(e == exponent for e, _ in _TANH_SEGMENTS)
     spacing = 23 - STEP_BITS - (count.bit_length() - 1)
     steps = np.arange(1 << STEP_BITS, dtype=np.int64)
-    codes = (exponent + 127 << 23) + ((steps + (place << STEP_BITS)) << spacing)
+    codes = (exponent + 127 << 23) + ((steps + (part << STEP_BITS)) << spacing)
     return codes.astype(np.uint32), steps
 
 

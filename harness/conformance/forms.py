@@ -101,22 +101,22 @@ def lacking(form: str, target: str) -> str:
 def bounds_of() -> Mapping[str, Bound]:
     """Every form that a snippet can hold, by name, sorted."""
     isa.load()
-    found = {name: bound for opcode in FORMS for name, bound in bounds_with(opcode).items()}
-    return {name: found[name] for name in sorted(found)}
+    by_name = {name: bound for opcode in FORMS for name, bound in bounds_with(opcode).items()}
+    return {name: by_name[name] for name in sorted(by_name)}
 
 
 @cache
 def bounds_with(opcode: str) -> Mapping[str, Bound]:
     """The forms of `bounds_of` with one opcode. It is faster: naming all forms takes a second."""
     isa.load()
-    found: dict[str, Bound] = {}
+    by_name: dict[str, Bound] = {}
     for form in FORMS.get(opcode, []) if opcode not in REFUSED else []:
         if form.function is None and form.operation not in OPERATIONS:
             continue
         for bound in form.spellings():
-            assert bound.name not in found, f"two forms are called {bound.name}"
-            found[bound.name] = bound
-    return found
+            assert bound.name not in by_name, f"two forms are called {bound.name}"
+            by_name[bound.name] = bound
+    return by_name
 
 
 def snippets(form: str) -> tuple[FormSnippet, ...]:
@@ -134,9 +134,9 @@ def _snippets(bound: Bound) -> Iterator[FormSnippet]:
         yield from OPERATIONS[bound.form.operation](bound)
         return
     for variant, written in _ways(bound):
-        found = _Text(bound, written).snippet(variant)
-        if not variant or _accepted(found):
-            yield found
+        snippet = _Text(bound, written).snippet(variant)
+        if not variant or _accepted(snippet):
+            yield snippet
 
 
 def _accepted(snippet: FormSnippet) -> bool:
@@ -182,14 +182,14 @@ def _ways(bound: Bound) -> Iterator[tuple[str, _Written]]:
 
 
 def _with_selectors(form: Form, chance: random.Random) -> Iterator[tuple[str, _Written]]:
-    found: dict[str, _Written] = {}
+    by_selectors: dict[str, _Written] = {}
     for _ in range(_SELECTED):
         chosen = {o.name: chance.choice(list(SELECTORS[o.selector])) for o in form.operands if o.selector}
         negatable = [o.name for o in form.operands if o.negatable]
         negated = frozenset(chance.sample(negatable, chance.randint(0, 1)) if negatable else [])
-        words = [f"{'-' * (o.name in negated)}{o.name}.{chosen.get(o.name, '')}" for o in form.operands]
-        found[" ".join(w.rstrip(".") for w in words)] = _Written(chosen, negated)
-    yield from found.items()
+        spelled = [f"{'-' * (o.name in negated)}{o.name}.{chosen.get(o.name, '')}" for o in form.operands]
+        by_selectors[" ".join(w.rstrip(".") for w in spelled)] = _Written(chosen, negated)
+    yield from by_selectors.items()
 
 
 class _Text:
@@ -232,11 +232,11 @@ class _Text:
 
     def _sources(self) -> list[str]:
         """The source operands in the text, with the elements of a vector between braces."""
-        found: list[str] = []
+        texts: list[str] = []
         for vector, group in itertools.groupby(self.bound.form.sources, key=lambda o: o.vector):
-            words = [self._source(o) for o in group]
-            found += [f"{{{', '.join(words)}}}"] if vector else words
-        return found
+            group_texts = [self._source(o) for o in group]
+            texts += [f"{{{', '.join(group_texts)}}}"] if vector else group_texts
+        return texts
 
     def _input(self, name: str, kind: ScalarType, bits: int, inverted: bool = False) -> str:
         self.inputs.append(Port(name, kind, bits, inverted))

@@ -59,11 +59,13 @@ def layouts_of(form: str) -> tuple[GroupLayout, ...]:
     of_a = [(size, across) for across in majors for size in sizes]
     # If a is sparse, a row of b along k has 64 bytes, which do not fit rows of 32 bytes.
     of_b = [(size, across) for size, across in of_a if not thin or across or size != 32]
-    found = []
+    layouts = []
     for number, (size, across) in enumerate([*of_a, (0, False)]):
         size_b, across_b = of_b[((2 if thin else 3) * number + 1) % len(of_b)]
-        found.append(GroupLayout(size, size_b, across, across_b, signs and number % 3 == 1, signs and number % 4 == 2))
-    return tuple(found)
+        layouts.append(
+            GroupLayout(size, size_b, across, across_b, signs and number % 3 == 1, signs and number % 4 == 2)
+        )
+    return tuple(layouts)
 
 
 def placed(matrix: Matrix, swizzle: int, start: int) -> tuple[Descriptor, int]:
@@ -124,10 +126,10 @@ def program(form: str, target: str, layout: GroupLayout) -> GroupKernel:
             chunks.append(None)
             codes.append(0)
             continue
-        found, room = placed(matrix, swizzle, size)
-        chunks.append(addresses(found, matrix.across, matrix.rows, matrix.depth))
+        addresses_of, room = placed(matrix, swizzle, size)
+        chunks.append(addresses(addresses_of, matrix.across, matrix.rows, matrix.depth))
         split = size  # of the last of them, which is b
-        codes.append(found.code)
+        codes.append(addresses_of.code)
         size = -(-(size + room) // 1024) * 1024
     size = -(-size // 2048) * 2048  # 128 threads copy 2048 bytes at a time
     bits = BITS[bound.modifiers["dtype"] or ""]
@@ -216,19 +218,19 @@ def drawn(known: GroupKernel, seed: str, count: int) -> list[Array]:
         products.codes(rng, name, shape, kind, i)
         for i, (name, shape) in enumerate(zip(types, known.shapes(count), strict=True))
     ]
-    place = known.product.storage
-    if place is None:
+    storage = known.product.storage
+    if storage is None:
         products.cancel(rng, known.product.arithmetic, codes, kind)
     else:
-        sparse_tiles.cancel(rng, types, place, codes[1], codes[2], kind)
-    found = [x.astype(UNSIGNED[max(BITS[t], 8)]) for x, t in zip(codes[1:], types[1:], strict=True)]
-    return found if place is None else [*found, sparse_tiles.metadata(rng, place, (count, 1, 128))]
+        sparse_tiles.cancel(rng, types, storage, codes[1], codes[2], kind)
+    matrices = [x.astype(UNSIGNED[max(BITS[t], 8)]) for x, t in zip(codes[1:], types[1:], strict=True)]
+    return matrices if storage is None else [*matrices, sparse_tiles.metadata(rng, storage, (count, 1, 128))]
 
 
 def image(known: GroupKernel, a: Array, b: Array, chunks: tuple[Array | None, Array] | None = None) -> Array:
     """The shared memory of each tile as a row of bytes; bytes outside the matrices are all ones. chunks: None for the
     kernel's."""
-    found = np.full((len(a), known.size), 0xFF, np.uint8)
+    memory = np.full((len(a), known.size), 0xFF, np.uint8)
     for matrix, codes, places in zip(
         (known.product.a, known.product.b), (a, b.transpose(0, 2, 1)), chunks or known.chunks, strict=True
     ):
@@ -238,8 +240,8 @@ def image(known: GroupKernel, a: Array, b: Array, chunks: tuple[Array | None, Ar
         rows = np.ascontiguousarray(table).reshape(len(a), -1)
         octets = np.packbits(rows, axis=1, bitorder="little") if BITS[matrix.type] == 1 else rows.view(np.uint8)
         where = places.reshape(-1)[:, None] + np.arange(16)
-        found[:, where.reshape(-1)] = octets
-    return found
+        memory[:, where.reshape(-1)] = octets
+    return memory
 
 
 def registers(codes: Array, table: Array, bits: int) -> Array:
@@ -248,11 +250,13 @@ def registers(codes: Array, table: Array, bits: int) -> Array:
     order[table.reshape(-1)] = np.arange(table.size)
     rows = codes.reshape(len(codes) * 4, -1)[:, order]
     if bits == 1:
-        words = np.ascontiguousarray(np.packbits(rows.astype(np.uint8), axis=1, bitorder="little")).view(np.uint32)
+        packed_rows = np.ascontiguousarray(np.packbits(rows.astype(np.uint8), axis=1, bitorder="little")).view(
+            np.uint32
+        )
     else:
-        words = np.ascontiguousarray(rows.astype(UNSIGNED[bits])).view(np.uint32)
+        packed_rows = np.ascontiguousarray(rows.astype(UNSIGNED[bits])).view(np.uint32)
     count = table.size // (32 * per_register(bits))
-    return np.ascontiguousarray(words.reshape(-1, 4, count, 32).transpose(0, 2, 1, 3)).reshape(-1, count, 128)
+    return np.ascontiguousarray(packed_rows.reshape(-1, 4, count, 32).transpose(0, 2, 1, 3)).reshape(-1, count, 128)
 
 
 def arrays(known: GroupKernel, operands: list[Array], of_memory: Array | None = None) -> list[Array]:
@@ -267,11 +271,11 @@ def arrays(known: GroupKernel, operands: list[Array], of_memory: Array | None = 
 def computed(known: GroupKernel, operands: list[Array]) -> Array:
     """Registers of d, computed by the definition without a kernel."""
     a, b, c, *more = operands
-    sides, place = (known.product.a, known.product.b), known.product.storage
+    sides, storage = (known.product.a, known.product.b), known.product.storage
     a, b = (x ^ x.dtype.type(1 << BITS[m.type] - 1) if m.negative else x for x, m in zip((a, b), sides, strict=True))
-    if place is None:
+    if storage is None:
         return registers(known.product.arithmetic(a, b, c), known.product.table, known.bits)
-    where = sparse_mma.kept(sparse_mma.chunks_of(more[0].reshape(-1, 32), place), place).reshape(len(a), 64, -1)
+    where = sparse_mma.kept(sparse_mma.chunks_of(more[0].reshape(-1, 32), storage), storage).reshape(len(a), 64, -1)
     return registers(sparse_mma.multiplied(known.product.arithmetic, a, b, c, where), known.product.table, known.bits)
 
 
@@ -332,6 +336,8 @@ def compare(tally: Tally, kernel: GroupKernel, given: list[Array], expected: Arr
     for tile in wrong[: OFFENDERS - len(tally.offenders)].tolist():
         at = np.unravel_index(int(np.flatnonzero(expected[tile] != got[tile])[0]), expected[tile].shape)
         kind = products.KINDS[tile % len(products.KINDS)]
-        words = f"tile of {kind} magnitudes, {kernel.layout}; register {at[0]} of thread {at[1]}"
+        kind_text = f"tile of {kind} magnitudes, {kernel.layout}; register {at[0]} of thread {at[1]}"
         inputs = (f"c {hex(int(given[2][tile][at]))}",)
-        tally.offenders.append(WrongInput(words, inputs, (hex(int(expected[tile][at])),), (hex(int(got[tile][at])),)))
+        tally.offenders.append(
+            WrongInput(kind_text, inputs, (hex(int(expected[tile][at])),), (hex(int(got[tile][at])),))
+        )

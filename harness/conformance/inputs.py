@@ -163,8 +163,8 @@ def drawn_float(
     if stratum < 10:
         return sign | edge_exponent(g, ebits) << mbits | edge_fraction(h >> 8, mixed(g), mbits)
     if stratum < 12:  # a tie of a narrower format, or a neighbour: upper bits, one, zeros
-        place = chosen(mixed(g), mbits)
-        tie = (fraction & ~mask(place + 1)) + (1 << place) + chosen(mixed(h), 3) - 1
+        bit = chosen(mixed(g), mbits)
+        tie = (fraction & ~mask(bit + 1)) + (1 << bit) + chosen(mixed(h), 3) - 1
         if stratum < 11:
             exponent = chosen(mixed(g + 1), mask(ebits) + 1)
         return sign | exponent << mbits | (tie & mask(mbits))
@@ -197,10 +197,10 @@ def draw(
 ) -> int:
     """Input number `index` of one operand; `first` and `second`: the values of columns 0 and 1, if already drawn."""
     result = 0
-    for place in range(codes):
-        h = mixed(index * SCATTER + seed + (column * 16 + place) * 0x2545F4914F6CDD1D)
+    for position in range(codes):
+        h = mixed(index * SCATTER + seed + (column * 16 + position) * 0x2545F4914F6CDD1D)
         g = mixed(h + 0x1B873593CC9E2D51)
-        at = place * width
+        at = position * width
         if ebits == 0:
             code = drawn_integer(h, g, index & 15, column, width, first >> at)
         else:
@@ -239,12 +239,12 @@ class Inputs:
                 shift -= width
                 columns.append((word >> shift & ((1 << width) - 1)).astype(kind))
             return columns
-        words: Columns = []
+        drawn: Columns = []
         zero = np.zeros(1, np.int64)
         for column, shape in enumerate(self.shapes):
-            first, second = (words[k] if k < min(column, 2) else zero for k in (0, 1))
-            words.append(_drawn(index, self.snippet.seed, column, shape, first, second))
-        return [w.astype(kind) for w, kind in zip(words, kinds, strict=True)]
+            first, second = (drawn[k] if k < min(column, 2) else zero for k in (0, 1))
+            drawn.append(_drawn(index, self.snippet.seed, column, shape, first, second))
+        return [w.astype(kind) for w, kind in zip(drawn, kinds, strict=True)]
 
     def edges(self, most: int) -> Columns:
         """At most about `most` combinations of the operands' edge values."""
@@ -284,5 +284,5 @@ def _drawn(
         rows = zip(*(p.tolist() for p in pairs), strict=True)
         return np.array([wrap64(draw(i, seed, column, *shape, a, b)) for i, a, b in rows], np.int64)
     lanes = ArrayFunction(_placed, (seed, column, *shape), ((64, True),) * 3, 64)
-    operands = [np.broadcast_to(words, len(index)) for words in (index, first, second)]
+    operands = [np.broadcast_to(operand, len(index)) for operand in (index, first, second)]
     return lanes.shared(len(index), *operands).view(np.int64)

@@ -180,8 +180,8 @@ def _registers(snippet: FormSnippet) -> list[str]:
             lines.append(f"%x{k} = and i64 %s{k}, {(1 << width) - 1}")
         else:
             others = [f"%x{n}" if n < min(k, 2) else "0" for n in (0, 1)]
-            words = ["%index", snippet.seed, k, *shape, *others]
-            lines.append(f"%x{k} = call i64 @draw({', '.join(f'i64 {w}' for w in words)})")
+            arguments = ["%index", snippet.seed, k, *shape, *others]
+            lines.append(f"%x{k} = call i64 @draw({', '.join(f'i64 {w}' for w in arguments)})")
         lines.append(f"%r{k} = trunc i64 %x{k} to i{port.bits}" if port.bits < 64 else f"%r{k} = add i64 %x{k}, 0")
     return lines
 
@@ -231,14 +231,14 @@ def _compared(k: int, port: Port, approximate: bool) -> list[str]:
         lines.append(f"%n{k} = icmp ne i{wide} %o{k}, 0")
         lines.append(f"%v{k} = sext i1 %n{k} to i64")
         return lines
-    words = []
+    arguments = []
     for letter, value in (("p", f"%e{k}"), ("q", got)):
         lines.append(
             f"%{letter}{k} = zext i{width} {value} to i64" if width < 64 else f"%{letter}{k} = add i64 {value}, 0"
         )
-        words.append(f"i64 %{letter}{k}")
-    words += [f"i64 {n}" for n in shape_of(port.type, width)]
-    lines.append(f"%v{k} = call i64 @distance({', '.join(words)})")
+        arguments.append(f"i64 %{letter}{k}")
+    arguments += [f"i64 {n}" for n in shape_of(port.type, width)]
+    lines.append(f"%v{k} = call i64 @distance({', '.join(arguments)})")
     return lines
 
 
@@ -295,9 +295,9 @@ def _definition(function: Callable[..., int], name: str) -> str:
 
 def portable(text: str, name: str) -> str:
     """numba's LLVM code of a C function, renamed, without what ties it to the host. Raises NoDefinition."""
-    found = re.search(r"@(cfunc\.[\w.$]+)\(", text)
-    assert found is not None
-    text = text.replace(found[1], name)
+    match = re.search(r"@(cfunc\.[\w.$]+)\(", text)
+    assert match is not None
+    text = text.replace(match[1], name)
     text = re.sub(r"^target (triple|datalayout).*$", "", text, flags=re.M)
     text = re.sub(r'"[\w-]+"="[^"]*"', "", text).replace("{ noinline }", "{ nounwind }")
     for declared in re.findall(r'^declare .*?@"?([\w.$]+)"?\(', text, re.M):
@@ -361,7 +361,7 @@ def assemblers() -> list[CarriedAssembler]:
     """The assemblers in the installed Triton, newest first."""
     from ptxdiff.triton.targets import tool
 
-    found = []
+    carried = []
     for name in ("ptxas", "ptxas-blackwell"):
         path = tool(name)
         if path.exists():
@@ -369,10 +369,10 @@ def assemblers() -> list[CarriedAssembler]:
             release = re.search(r"release (\d+)\.(\d+)", version_text)
             if release:
                 major, minor = int(release[1]), int(release[2])
-                found.append(
+                carried.append(
                     (major, minor, CarriedAssembler(str(path), f"{major}.{minor}", _ptx_version(major, minor)))
                 )
-    return [a for *_, a in sorted(found, key=lambda f: f[:2], reverse=True)]
+    return [a for *_, a in sorted(carried, key=lambda f: f[:2], reverse=True)]
 
 
 def _ptx_version(major: int, minor: int) -> str:
@@ -410,14 +410,14 @@ def _blamed(ptx: str, said: str) -> dict[int, str]:
     owner: list[int] = []
     current = -1
     for line in ptx.splitlines():
-        if found := re.match(r"\s*\.visible \.entry (?:run|check)_(\d+)", line):
-            current = int(found[1])
+        if match := re.match(r"\s*\.visible \.entry (?:run|check)_(\d+)", line):
+            current = int(match[1])
         owner.append(current)
     blamed: dict[int, str] = {}
-    for found in re.finditer(r"line (\d+); \w+\s*:\s*(.*)", said):
-        number = owner[min(int(found[1]), len(owner)) - 1]
+    for match in re.finditer(r"line (\d+); \w+\s*:\s*(.*)", said):
+        number = owner[min(int(match[1]), len(owner)) - 1]
         if number >= 0:
-            blamed.setdefault(number, found[2].strip())
+            blamed.setdefault(number, match[2].strip())
     return blamed
 
 
@@ -447,9 +447,9 @@ def code_distance(expected: int, got: int, ebits: int, mbits: int) -> int:
 def distance(expected: int, got: int, codes: int, width: int, ebits: int, mbits: int) -> int:
     """The greatest distance of a register's codes in ulp, or DIFFERENT. Unequal integers are DIFFERENT."""
     worst = 0
-    for place in range(codes):
-        a = expected >> (place * width) & mask(width)
-        b = got >> (place * width) & mask(width)
+    for position in range(codes):
+        a = expected >> (position * width) & mask(width)
+        b = got >> (position * width) & mask(width)
         if ebits == 0 and a != b:
             return -1
         apart = code_distance(a, b, ebits, mbits) if ebits else 0

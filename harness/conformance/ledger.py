@@ -156,8 +156,8 @@ def known() -> Mapping[str, Bound]:
     from ptxdiff.conformance import forms
     from ptxdiff.conformance import product_forms as productforms
 
-    found = {**forms.bounds_of(), **productforms.bounds_of(), **bounds_of()}
-    return {name: found[name] for name in sorted(found)}
+    by_name = {**forms.bounds_of(), **productforms.bounds_of(), **bounds_of()}
+    return {name: by_name[name] for name in sorted(by_name)}
 
 
 def bound_of(form: str) -> Bound | None:
@@ -201,13 +201,13 @@ def confirmed(forms: Iterable[str]) -> bool:
 def _confirmed(form: str) -> bool:
     from ptxdiff.emulator.isa.forms import find
 
-    found = bound_of(form)
+    bound = bound_of(form)
     opcode, *modifiers = form.split(".")
     bounds = find(opcode, tuple(modifiers))
     if bounds and not any(b.form.facts.computes for b in bounds):
         return True
     entry = _committed().entries.get(form)
-    return entry is not None and found is not None and entry.status == CONFIRMED and entry.definition == digest(form)
+    return entry is not None and bound is not None and entry.status == CONFIRMED and entry.definition == digest(form)
 
 
 # From measurements to entries ----------------------------------------------------------------------------------
@@ -320,12 +320,12 @@ def _shown(offender: Any) -> dict[str, Any] | None:
 
 def changes(before: Mapping[str, Entry], after: Mapping[str, Entry]) -> dict[str, tuple[Entry | None, Entry]]:
     """The forms whose status or greatest distance changed, with both entries."""
-    found = {}
+    changed = {}
     for form, now in after.items():
         had = before.get(form)
         if had is None or (had.status, had.ulp) != (now.status, now.ulp):
-            found[form] = (had, now)
-    return found
+            changed[form] = (had, now)
+    return changed
 
 
 # Digests of definitions -----------------------------------------------------------------------------------------
@@ -387,13 +387,13 @@ def code_digest(function: Callable[..., object], text: Callable[[ast.AST], str] 
     seen: dict[str, str] = {}
     todo: list[Any] = [function]
     while todo:
-        found = todo.pop()
-        name = f"{_digested(found.__module__)}.{found.__qualname__}"
+        visited = todo.pop()
+        name = f"{_digested(visited.__module__)}.{visited.__qualname__}"
         if name in seen:
             continue
-        seen[name] = _plain(found, text)
-        for word in sorted(_names(found.__code__)):
-            value = found.__globals__.get(word)
+        seen[name] = _plain(visited, text)
+        for word in sorted(_names(visited.__code__)):
+            value = visited.__globals__.get(word)
             if isinstance(value, types.FunctionType) and value.__module__.startswith("ptxdiff."):
                 todo.append(value)
             elif isinstance(value, (int, float, tuple)):
@@ -450,5 +450,5 @@ REFUSED = ("tcgen05_ashift",)
 def bounds_of() -> Mapping[str, Bound]:
     """Every form by name, sorted."""
     isa.load()
-    found = {b.name: b for form in FORMS[OPCODE] for b in form.spellings()}
-    return MappingProxyType({name: found[name] for name in sorted(found)})
+    by_name = {b.name: b for form in FORMS[OPCODE] for b in form.spellings()}
+    return MappingProxyType({name: by_name[name] for name in sorted(by_name)})

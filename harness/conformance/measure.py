@@ -104,15 +104,17 @@ def _on_host(device: Executor, snippet: FormSnippet, tally: Tally, columns: Colu
     apart = apart_of(snippet, expected, got)
     wrong = np.flatnonzero(apart < 0)
     tally.mismatches += len(wrong)
-    for place in wrong[: OFFENDERS - len(tally.offenders)]:
-        tally.offenders.append(_offender(snippet, int(place), columns, expected, got))
+    for index in wrong[: OFFENDERS - len(tally.offenders)]:
+        tally.offenders.append(_offender(snippet, int(index), columns, expected, got))
     peak = int(np.argmax(apart))
     if apart[peak] > tally.distance:
         tally.distance = int(apart[peak])
         tally.worst = _offender(snippet, peak, columns, expected, got)
     if bounds.measures(snippet.form):
-        found = bounds.errors(snippet.form, *(_values(c[0], p[0]) for c, p in _sides(snippet, columns, expected, got)))
-        tally.errors = tuple(map(max, found, tally.errors or found))
+        largest = bounds.errors(
+            snippet.form, *(_values(c[0], p[0]) for c, p in _sides(snippet, columns, expected, got))
+        )
+        tally.errors = tuple(map(max, largest, tally.errors or largest))
 
 
 def _sides(
@@ -124,7 +126,7 @@ def _sides(
 def _values(registers: NDArray[Any], port: Port) -> NDArray[np.float64]:
     """The numbers in float registers, those of a packed register consecutively; NaN for numbers that are not finite."""
     codes, width, ebits, mbits = shape_of(port.type, port.bits)
-    places = [registers.astype(np.int64) >> (place * width) for place in range(codes)]
+    places = [registers.astype(np.int64) >> (position * width) for position in range(codes)]
     code = np.concatenate(places) & ((1 << width) - 1)
     exponent, fraction = (code >> mbits) & ((1 << ebits) - 1), code & ((1 << mbits) - 1)
     significand = np.where(exponent == 0, fraction, fraction + (1 << mbits)).astype(np.float64)
@@ -164,9 +166,9 @@ def _explain(device: Executor, snippet: FormSnippet, tally: Tally, inputs: Input
     if farther:
         tally.distance = report.distance
         tally.worst = _offender(snippet, len(wanted), columns, expected, got)
-    for place in range(len(wanted)):
-        tally.offenders.append(_offender(snippet, place, columns, expected, got))
-    if any(apart[place] >= 0 for place in range(len(wanted))) or (farther and apart[-1] != report.distance):
+    for index in range(len(wanted)):
+        tally.offenders.append(_offender(snippet, index, columns, expected, got))
+    if any(apart[index] >= 0 for index in range(len(wanted))) or (farther and apart[-1] != report.distance):
         tally.failure = "the definition gives something else on the device than in the emulator"
 
 
@@ -187,9 +189,9 @@ def apart_of(snippet: FormSnippet, expected: Columns, got: Columns) -> NDArray[n
         if not snippet.bound.form.approximate:
             wrong |= e != g
             continue
-        found = distances(e, g, shape_of(port.type, port.bits))
-        wrong |= found < 0
-        worst = np.maximum(worst, found)
+        apart = distances(e, g, shape_of(port.type, port.bits))
+        wrong |= apart < 0
+        worst = np.maximum(worst, apart)
     return np.where(wrong, -1.0, worst)
 
 
@@ -197,9 +199,9 @@ def distances(expected: NDArray[Any], got: NDArray[Any], shape: tuple[int, int, 
     """`ptxdiff.conformance.kernels` over arrays of registers, also for 64 bits (then rounded to float64)."""
     codes, width, ebits, mbits = shape
     worst = np.zeros(len(expected))
-    for place in range(codes):
+    for position in range(codes):
         a, b = (
-            (x.astype(np.uint64) >> np.uint64(place * width)) & np.uint64((1 << width) - 1) for x in (expected, got)
+            (x.astype(np.uint64) >> np.uint64(position * width)) & np.uint64((1 << width) - 1) for x in (expected, got)
         )
         if ebits == 0:
             worst = np.where(a == b, worst, -1.0)

@@ -67,8 +67,8 @@ def estimate(form: str, tiles: int) -> float:
 def limit(estimates: Iterable[float], budget: float) -> float:
     """The limit in seconds for each form with which all of them together take no more than the budget."""
     waiting = sorted(estimates)
-    for place, each in enumerate(waiting):
-        share = budget / (len(waiting) - place)
+    for index, each in enumerate(waiting):
+        share = budget / (len(waiting) - index)
         if share < each:
             return share
         budget -= each
@@ -153,8 +153,8 @@ def campaign(
     context = mp.get_context("spawn")
     with context.Manager() as manager:
         places = manager.Queue()
-        for place in _places(number, target):
-            places.put(place)
+        for device_number in _places(number, target):
+            places.put(device_number)
         with ProcessPoolExecutor(number, context, _begin, (places,)) as pool:
             while todo or running:
                 while todo and len(running) < number:
@@ -189,8 +189,8 @@ def campaign(
                         tally.before = before.get(name, 0)
                     done[name] = [tally]
                     found(tally)
-                    words = tally.refused or tally.failure or f"{tally.mismatches:,} of {tally.inputs:,} tiles differ"
-                    progress(f"{name}: {words}")
+                    message = tally.refused or tally.failure or f"{tally.mismatches:,} of {tally.inputs:,} tiles differ"
+                    progress(f"{name}: {message}")
     return done
 
 
@@ -280,9 +280,9 @@ def _moves(name: str, opcode: str, count: int, at: int) -> list[str]:
         "  mul.wide.u32 %q3, %r3, 4; add.s64 %q2, %q2, %q3;",
     ]
     for i in range(count):
-        register, place = f"%x{at + i}", f"[%q2+{i * 128}]"
+        register, address = f"%x{at + i}", f"[%q2+{i * 128}]"
         lines.append(
-            f"  {opcode}.global.b32 " + (f"{register}, {place};" if opcode == "ld" else f"{place}, {register};")
+            f"  {opcode}.global.b32 " + (f"{register}, {address};" if opcode == "ld" else f"{address}, {register};")
         )
     return lines
 
@@ -301,29 +301,29 @@ def drawn_codes(form: str, target: str, start: int, count: int) -> list[Array]:
     kind = np.arange(count) % len(products.KINDS)
     scaled = "scaled" in known.kind
     types = ("f32", *known.product.types[:2], "f32") if scaled else known.product.arithmetic.types
-    found = []
+    matrices = []
     for operand in (1, 2, 3):
         table = known.product.tables[operand]
         codes = products.codes(rng, types[operand], (count, *table.shape[1:]), kind, operand)
         if scaled and known.product.widths[operand] == 4:
             codes = codes >> np.uint64(2)  # 4-bit e2m1; those in a byte have two more bits below
-        found.append(codes)
+        matrices.append(codes)
     scales = [_scales(rng, known, count) for _ in range(2)] if scaled else []
     if known.kind == "mma_scaled":
-        return [*found, *scales]
+        return [*matrices, *scales]
     metadata = sparse_tiles.metadata(rng, known.product.storage, (count, 1, 32))
     if not scaled:
-        sparse_tiles.cancel(rng, types, known.product.storage, found[0], found[1], kind)
-    return [*found, metadata, *scales]
+        sparse_tiles.cancel(rng, types, known.product.storage, matrices[0], matrices[1], kind)
+    return [*matrices, metadata, *scales]
 
 
 def loaded(known: OtherKernel, codes: list[Array]) -> list[Array]:
     """Registers of what `drawn_codes` gives."""
-    found = []
+    by_operand = []
     for operand in (1, 2, 3):
-        words = products.registers(known.product, operand, codes[operand - 1])
-        found.append(words.reshape(len(codes[0]), known.product.counts[operand], 32))
-    return [*found, *codes[3:]]
+        operand_words = products.registers(known.product, operand, codes[operand - 1])
+        by_operand.append(operand_words.reshape(len(codes[0]), known.product.counts[operand], 32))
+    return [*by_operand, *codes[3:]]
 
 
 def _scales(rng: np.random.Generator, known: OtherKernel, count: int) -> Array:
@@ -332,8 +332,8 @@ def _scales(rng: np.random.Generator, known: OtherKernel, count: int) -> Array:
     codes = rng.integers(0, 256, (count, 1, 32, 4))
     if around is not None:
         codes = np.where((np.arange(count) % 8 == 0)[:, None, None, None], codes, around)
-    words: Array = np.ascontiguousarray(codes.astype(np.uint8)).view(np.uint32)[..., 0]
-    return words
+    scales: Array = np.ascontiguousarray(codes.astype(np.uint8)).view(np.uint32)[..., 0]
+    return scales
 
 
 def emulated(known: OtherKernel, operands: list[Array]) -> Array:
@@ -356,10 +356,10 @@ def computed(known: OtherKernel, codes: list[Array], operands: list[Array]) -> A
     if known.kind != "mma_sp":
         return emulated(known, operands)
     product = known.product
-    words = codes[3].reshape(-1, 32)
-    where = sparse_mma.kept(sparse_mma.chunks_of(words, product.storage), product.storage)
+    metadata = codes[3].reshape(-1, 32)
+    where = sparse_mma.kept(sparse_mma.chunks_of(metadata, product.storage), product.storage)
     result = sparse_mma.multiplied(product.arithmetic, codes[0], codes[1], codes[2], where)
-    return products.registers(product, 0, result).reshape(len(words), product.counts[0], 32)
+    return products.registers(product, 0, result).reshape(len(metadata), product.counts[0], 32)
 
 
 def on_device(device: products.ProductDevice, known: OtherKernel, operands: list[Array]) -> Array:
@@ -392,7 +392,7 @@ def measured(device: products.ProductDevice, form: str, count: int, seconds: flo
         while tally.reached < count and time.monotonic() < ends and tally.mismatches <= tally.reached // 8:
             turn += 1
             some, moved = (
-                [np.roll(x, turn * place * len(products.KINDS), axis=0) for place, x in enumerate(arrays)]
+                [np.roll(x, turn * index * len(products.KINDS), axis=0) for index, x in enumerate(arrays)]
                 for arrays in (codes, operands)
             )
             products.compare(tally, moved, computed(known, some, moved), on_device(device, known, moved))

@@ -16,8 +16,8 @@ from ptxdiff.emulator.targets import Target
 def bounds_of() -> Mapping[str, Bound]:
     """Every form by name, sorted."""
     isa.load()
-    found = {b.name: b for form in (*FORMS["mma"], *FORMS["wgmma"]) if multiplies(form) for b in form.spellings()}
-    return MappingProxyType({name: found[name] for name in sorted(found)})
+    by_name = {b.name: b for form in (*FORMS["mma"], *FORMS["wgmma"]) if multiplies(form) for b in form.spellings()}
+    return MappingProxyType({name: by_name[name] for name in sorted(by_name)})
 
 
 def multiplies(form: Form) -> bool:

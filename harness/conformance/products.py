@@ -121,10 +121,11 @@ def _moves(name: str, opcode: str, count: int, double: bool, kind: str, at: int)
         f"  mul.wide.u32 %q3, %r3, {size}; add.s64 %q2, %q2, %q3;",
     ]
     for i in range(count):
-        register, place = f"%{kind}{at + i}", f"[%q2+{i * 32 * size}]"
+        register, address = f"%{kind}{at + i}", f"[%q2+{i * 32 * size}]"
         suffix = "f64" if double else "b32"
         lines.append(
-            f"  {opcode}.global.{suffix} " + (f"{register}, {place};" if opcode == "ld" else f"{place}, {register};")
+            f"  {opcode}.global.{suffix} "
+            + (f"{register}, {address};" if opcode == "ld" else f"{address}, {register};")
         )
     return lines
 
@@ -147,12 +148,12 @@ def drawn(form: str, target: str, start: int, count: int) -> list[Array]:
     product = known.product
     shapes = [(count * t.shape[0], *t.shape[1:]) for t in product.tables]
     kind = np.repeat(np.arange(count) % len(KINDS), product.tables[0].shape[0])
-    found = [
+    matrices = [
         codes(rng, name, shape, kind, i)
         for i, (name, shape) in enumerate(zip(product.arithmetic.types, shapes, strict=True))
     ]
-    cancel(rng, product.arithmetic, found, kind)
-    return found[1:]
+    cancel(rng, product.arithmetic, matrices, kind)
+    return matrices[1:]
 
 
 _F64 = Float(11, 52)
@@ -160,15 +161,15 @@ _F64 = Float(11, 52)
 
 def codes(rng: np.random.Generator, name: str, shape: tuple[int, ...], kind: Array, operand: int) -> Array:
     """Random codes of a type; for floats with exponents of each tile's kind."""
-    found = FLOATS.get(name, _F64 if name == "f64" else None)
+    layout = FLOATS.get(name, _F64 if name == "f64" else None)
     bits = {"b1": 1, "s4": 4, "u4": 4, "s8": 8, "u8": 8, "s32": 32}.get(name)
-    if found is None:
+    if layout is None:
         assert bits
         return rng.integers(0, 1 << bits, shape, dtype=np.uint64)
-    low = found.fraction + found.ignored
-    total = low + found.exponent + 1
+    low = layout.fraction + layout.ignored
+    total = low + layout.exponent + 1
     codes = rng.integers(0, 1 << total, shape, dtype=np.uint64)
-    highest = (1 << found.exponent) - (2 if found.special == 2 else 1)
+    highest = (1 << layout.exponent) - (2 if layout.special == 2 else 1)
     # An accumulator is about as large as the products: if factors are near the format's least number, twice its
     # exponent.
     twice = 2 if operand in (0, 3) else 1
@@ -177,9 +178,9 @@ def codes(rng: np.random.Generator, name: str, shape: tuple[int, ...], kind: Arr
     for number, word in enumerate(KINDS[1:], 1):
         rows = np.flatnonzero(kind == number)
         each = (len(rows), *shape[1:])
-        middle = found.bias
+        middle = layout.bias
         if word == "tiny":
-            middle = found.bias // 2 if operand in (1, 2) else 2
+            middle = layout.bias // 2 if operand in (1, 2) else 2
         field = np.clip(middle + rng.integers(-spread[word], spread[word] + 1, each), 0, highest).astype(np.uint64)
         raw = codes[rows]
         some = raw & without | field << np.uint64(low)
@@ -187,8 +188,8 @@ def codes(rng: np.random.Generator, name: str, shape: tuple[int, ...], kind: Arr
             some = np.where(rng.random(each) < 0.2, raw & without, some)  # subnormal
         if word == "zeros":
             some = np.where(rng.random(each) < 0.6, raw & np.uint64(1 << (total - 1)), some)
-        if word == "special" and found.special:
-            top = np.uint64(((1 << found.exponent) - 1) << low)
+        if word == "special" and layout.special:
+            top = np.uint64(((1 << layout.exponent) - 1) << low)
             payload = np.where(rng.random(each) < 0.3, raw & np.uint64((1 << low) - 1), np.uint64(0))
             special = raw & np.uint64(1 << (total - 1)) | top | payload
             some = np.where(rng.random(each) < 0.02, special, some)
@@ -200,17 +201,17 @@ def cancel(rng: np.random.Generator, how: Arithmetic, codes: list[Array], kind: 
     """In tiles of the kind `cancelling`, make half of k the negative of the other half, except for low bits, in any
     order."""
     a_type, b_type = how.types[1:3]
-    found = FLOATS.get(a_type, _F64 if a_type == "f64" else None)
+    layout = FLOATS.get(a_type, _F64 if a_type == "f64" else None)
     a, b = codes[1], codes[2]
     some = np.flatnonzero(kind == KINDS.index("cancelling"))
-    if found is None or not len(some) or a.shape[2] < 2 or a_type != b_type:
+    if layout is None or not len(some) or a.shape[2] < 2 or a_type != b_type:
         return
     half = a.shape[2] // 2
-    sign = np.uint64(1 << (found.exponent + found.fraction + found.ignored))
+    sign = np.uint64(1 << (layout.exponent + layout.fraction + layout.ignored))
     order = rng.permutation(a.shape[2])
     first, second = order[:half], order[half : 2 * half]
     a[np.ix_(some, np.arange(a.shape[1]), second)] = a[np.ix_(some, np.arange(a.shape[1]), first)] ^ sign
-    flips = rng.integers(0, 2, (len(some), half, b.shape[2]), dtype=np.uint64) << np.uint64(found.ignored)
+    flips = rng.integers(0, 2, (len(some), half, b.shape[2]), dtype=np.uint64) << np.uint64(layout.ignored)
     b[np.ix_(some, second, np.arange(b.shape[2]))] = b[np.ix_(some, first, np.arange(b.shape[2]))] ^ flips
 
 
@@ -272,13 +273,13 @@ class ProductDevice:
         """
         places = [self.gpu.allocate(x.nbytes) for x in arrays]
         try:
-            for place, array in zip(places, arrays, strict=True):
-                self.gpu.upload(place, array)
+            for address, array in zip(places, arrays, strict=True):
+                self.gpu.upload(address, array)
             self.gpu.launch(kernel, [*places, len(arrays[-1])], threads)
             self.gpu.download(arrays[-1], places[-1])
         finally:
-            for place in places:
-                self.gpu.free(place)
+            for address in places:
+                self.gpu.free(address)
 
 
 def measured(device: ProductDevice, form: str, count: int, seconds: float = math.inf, start: int = 0) -> Tally:
@@ -336,8 +337,8 @@ def compare(tally: Tally, operands: list[Array], expected: Array, got: Array) ->
     """Count the tiles whose registers differ, and keep some of them."""
     wrong = np.flatnonzero((expected != got).any(axis=(1, 2)))
     tally.mismatches += len(wrong)
-    for place in wrong[: OFFENDERS - len(tally.offenders)]:
-        tally.offenders.append(_offender(int(place), operands, expected, got))
+    for tile in wrong[: OFFENDERS - len(tally.offenders)]:
+        tally.offenders.append(_offender(int(tile), operands, expected, got))
 
 
 def _offender(place: int, operands: list[Array], expected: Array, got: Array) -> WrongInput:

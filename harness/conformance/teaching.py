@@ -298,9 +298,9 @@ def teach(
                 loaded = None if device is None else (device, device.load(cubin))
                 for task in some:
                     context = f"{task.snippet.form} {given} -O{level}"
-                    words = _try(task, codes[task.name], context, lessons, loaded, moves)
-                    if words:
-                        complaints[context] = words
+                    complaint = _try(task, codes[task.name], context, lessons, loaded, moves)
+                    if complaint:
+                        complaints[context] = complaint
     return complaints
 
 
@@ -423,8 +423,8 @@ def taught_again(
     version = probe()[target].ptx_version
     tools = assembler(target).path, str(tool("nvdisasm"))
     complaints = teach(every if names is None else names, target, *tools, version, lessons, device)
-    for context, words in complaints.items():
-        say(f"{target} {context}: {words}")
+    for context, complaint in complaints.items():
+        say(f"{target} {context}: {complaint}")
     kept, made = [], []
     confirmed: dict[tuple[str, str], int] = {}
     for line in before.splitlines():

@@ -110,10 +110,10 @@ def read(path: Path) -> dict[int, list[int]]:
 
 def digest_of(done: dict[int, list[int]]) -> str:
     """The digest of all results; "" if some a is missing."""
-    words = [done.get(first, []) for first in range(0, VALUES, LAUNCH)]
-    if any(len(some) != LAUNCH for some in words):
+    sums = [done.get(first, []) for first in range(0, VALUES, LAUNCH)]
+    if any(len(some) != LAUNCH for some in sums):
         return ""
-    return hashlib.sha256(np.array(words, np.uint64).tobytes()).hexdigest()
+    return hashlib.sha256(np.array(sums, np.uint64).tobytes()).hexdigest()
 
 
 def run(path: Path, seconds: float) -> int:
@@ -133,14 +133,14 @@ def run(path: Path, seconds: float) -> int:
         for first in (f for f in range(0, VALUES, LAUNCH) if f not in done):
             if time.monotonic() - started > seconds:
                 break
-            found, told = np.zeros(LAUNCH, np.uint64), np.zeros(1 + KEPT, np.uint64)
-            gpu.upload(digests, found)
+            digest_words, told = np.zeros(LAUNCH, np.uint64), np.zeros(1 + KEPT, np.uint64)
+            gpu.upload(digests, digest_words)
             gpu.upload(report, told)
             gpu.start(kernel, [digests, report, first, VALUES], SLICES * LAUNCH, BLOCK)
-            gpu.download(found, digests)
+            gpu.download(digest_words, digests)
             gpu.download(told, report)
             wrong = [_place(int(w)) for w in told[1 : 1 + min(int(told[0]), KEPT)]]
-            done[first], launches = found.tolist(), launches + 1
+            done[first], launches = digest_words.tolist(), launches + 1
             entry = {"first": first, "wrong": wrong, "digests": [f"{d:x}" for d in done[first]], "device": gpu.name}
             journal.write(json.dumps(entry) + "\n")
             journal.flush()
@@ -185,9 +185,9 @@ def emulated(a: int, values: int, pairs: int = VALUES // 2) -> Iterator[NDArray[
     c = (np.arange(pairs, dtype=np.uint32) * 0x20002 + 0x10000).astype(np.uint32)
     for first in range(0, values, _TOGETHER):
         b = np.arange(first, min(first + _TOGETHER, values), dtype=np.uint32)[:, None] * np.uint32(0x10001)
-        words = [np.ascontiguousarray(w) for w in np.broadcast_arrays(np.uint32(a * 0x10001), b, c)]
-        found: Any = emulate("fma.rn.f16x2 $0, $1, $2, $3;", "=r,r,r,r", words, "uint32")
-        yield found
+        operands = [np.ascontiguousarray(w) for w in np.broadcast_arrays(np.uint32(a * 0x10001), b, c)]
+        computed_values: Any = emulate("fma.rn.f16x2 $0, $1, $2, $3;", "=r,r,r,r", operands, "uint32")
+        yield computed_values
 
 
 _TOGETHER = 64  # values of b in one call of the emulator

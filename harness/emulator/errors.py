@@ -136,8 +136,8 @@ def unexpected(error: Exception, doing: str) -> PtxError:
         return NotInstalled(str(error))
     if missing_package(error) in _COMPILERS:
         return NotInstalled(advice([p for p in _COMPILERS if not installed(p)], "running matrix products"))
-    found = f"{type(error).__name__}: {error}"
-    return InternalError(f"the emulator has a fault in {doing} ({found[:500]}); please report it with this text")
+    message = f"{type(error).__name__}: {error}"
+    return InternalError(f"the emulator has a fault in {doing} ({message[:500]}); please report it with this text")
 
 
 def only_own(doing: str) -> Callable[[Callable[P, T]], Callable[P, T]]:

@@ -24,10 +24,10 @@ class Target:
     @classmethod
     def parse(cls, text: str) -> Target:
         """From `sm_90a`, `sm_90` or `90a`. Raises PtxError for anything else."""
-        found = re.fullmatch(r"(?:sm_?)?(\d{2,3})([af]?)", text.strip().lower())
-        if not found:
+        match = re.fullmatch(r"(?:sm_?)?(\d{2,3})([af]?)", text.strip().lower())
+        if not match:
             raise PtxError(f"{text!r} is no target; write one like 'sm_90a'")
-        return cls(int(found[1]), found[2])
+        return cls(int(match[1]), match[2])
 
     def older_than(self, number: int) -> bool:
         """Whether its number is below another."""

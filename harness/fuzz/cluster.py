@@ -105,7 +105,7 @@ class ClusterFuzz:
         runs = judged.programs * len(plan.assemblers) if self.needs.gpus or plan.interpreted else 0
         if judged.runs != runs and not judged.findings and not judged.known:
             return f"ran {judged.runs} programs of {runs}, but reports no assembler that failed"
-        return next((words for f in judged.findings if (words := unfounded(f))), "")
+        return next((reason for f in judged.findings if (reason := unfounded(f))), "")
 
 
 def unfounded(finding: PtxasFault) -> str:

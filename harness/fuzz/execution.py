@@ -48,10 +48,10 @@ class GpuRunner:
     def run(self, cubin: bytes, inputs: Sequence[Words]) -> list[Words] | str:
         """See `MachineCodeRunner`."""
         try:
-            found: list[Words] = self.device.call(f"{__name__}:run_here", cubin, np.stack(inputs), limit=LIMIT)
+            outputs: list[Words] = self.device.call(f"{__name__}:run_here", cubin, np.stack(inputs), limit=LIMIT)
         except DeviceFault as fault:
             return str(fault)
-        return found
+        return outputs
 
 
 Read = Mapping[str, MachineCode] | Unsupported
@@ -82,7 +82,7 @@ class MachineCodeInterpreter:
         if isinstance(read, Unsupported):
             return [""] * len(names)
         uses = (early_uses(read[name].function) for name in names)
-        return [found[0].words if found else "" for found in uses]
+        return [early_ones[0].words if early_ones else "" for early_ones in uses]
 
     def ran(self, cubin: bytes, inputs: Sequence[Words]) -> list[tuple[Words, Ran] | NotRead]:
         """The outputs of the kernels p0, p1, ..., with the forms of machine instructions that ran."""

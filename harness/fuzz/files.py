@@ -79,17 +79,17 @@ def write(folder: Path, findings: Iterable[PtxasFault], assemblers: Sequence[Ptx
     """Write a folder for each finding, most frequent first. Existing folders of the same name are overwritten."""
     written = []
     for number, finding in enumerate(sorted(findings, key=lambda f: (f.kind, -f.seen, f.size)), 1):
-        place = folder / name_of(finding, number)
-        place.mkdir(parents=True, exist_ok=True)
-        (place / "program.ptx").write_text(finding.text)
-        (place / "finding.json").write_text(json.dumps(asdict(finding), indent=1) + "\n")
+        subfolder = folder / name_of(finding, number)
+        subfolder.mkdir(parents=True, exist_ok=True)
+        (subfolder / "program.ptx").write_text(finding.text)
+        (subfolder / "finding.json").write_text(json.dumps(asdict(finding), indent=1) + "\n")
         codes = {one.label: sass(finding, one, target) for one in assemblers}
         if finding.kind in _ENDS:
-            _write_case(place, finding, target)
-            (place / "report.md").write_text(report(finding, codes) + "\n")
+            _write_case(subfolder, finding, target)
+            (subfolder / "report.md").write_text(report(finding, codes) + "\n")
         for label, code in codes.items():
-            (place / f"{file_stem(label)}.sass").write_text(code)
-        written.append(place)
+            (subfolder / f"{file_stem(label)}.sass").write_text(code)
+        written.append(subfolder)
     return written
 
 
@@ -149,12 +149,12 @@ def report(finding: PtxasFault, codes: Mapping[str, str], mechanism: str = "", h
     if finding.kind == "wrong":
         by_right = f" ({right} gives it)" if right else ""
         lines += ["One thread's words:", "", "| | word 0 | word 1 | word 2 | word 3 |", "|---|---|---|---|---|"]
-        for name, words in (
+        for name, row in (
             ("input", finding.inputs),
             (f"output by the PTX ISA{by_right}", finding.expected),
             (f"output of {faulty}", finding.given),
         ):
-            lines.append(f"| {name} | {' | '.join(f'`{w:#010x}`' for w in words)} |")
+            lines.append(f"| {name} | {' | '.join(f'`{w:#010x}`' for w in row)} |")
         ran = "on the CPU, instruction by instruction; no GPU ran it" if finding.interpreted else "on a GPU"
         lines += [
             "",
@@ -182,9 +182,9 @@ def _by_hand(label: str, target: str, name: str) -> str:
 
 def _instructions(sass: str) -> list[str]:
     """The instructions of nvdisasm's text up to the last exit, without addresses and encodings."""
-    found = [line[1].strip() for line in re.finditer(r"^\s*/\*[0-9a-f]{4,}\*/\s+(.+?;)", sass, re.M)]
-    ends = [k for k, line in enumerate(found) if line.startswith("EXIT")]
-    return found[: ends[-1] + 1] if ends else found
+    code_lines = [line[1].strip() for line in re.finditer(r"^\s*/\*[0-9a-f]{4,}\*/\s+(.+?;)", sass, re.M)]
+    ends = [k for k, line in enumerate(code_lines) if line.startswith("EXIT")]
+    return code_lines[: ends[-1] + 1] if ends else code_lines
 
 
 def _hex(words: Sequence[int]) -> str:
@@ -193,8 +193,8 @@ def _hex(words: Sequence[int]) -> str:
 
 def _write_case(place: Path, finding: PtxasFault, target: str) -> None:
     inputs = inputs_of(finding.seed)
-    words = {"inputs": inputs.tolist(), "expected": emulated(finding.text, "p0", inputs).tolist()}
-    (place / "words.json").write_text(json.dumps(words) + "\n")
+    fields = {"inputs": inputs.tolist(), "expected": emulated(finding.text, "p0", inputs).tolist()}
+    (place / "words.json").write_text(json.dumps(fields) + "\n")
     # Wrong machine code is proved only if another assembler agrees with the emulator; else no failure is expected.
     proved = finding.kind != "wrong" or finding.right
     failing = ", ".join(f'"{a}": "{finding.kind}"' for a in map(_version_and_level, finding.assemblers))
@@ -209,8 +209,8 @@ def _write_case(place: Path, finding: PtxasFault, target: str) -> None:
 
 def _version_and_level(label: str) -> str:
     """The part of a label that a case names: version and level, so that it applies to any build of that release."""
-    found = re.match(r"ptxas [\d.]+ -O\d", label)
-    return found[0] if found else label
+    match = re.match(r"ptxas [\d.]+ -O\d", label)
+    return match[0] if match else label
 
 
 def _in_a_docstring(words: str) -> str:
@@ -223,8 +223,8 @@ def sass(finding: PtxasFault, one: Ptxas, target: str) -> str:
     done = one.assemble(finding.text, target)
     if done.ended != "assembled":
         return f"{done.ended}: {done.words}\n"
-    found = disassemble(Assembly(done.cubin, {}), str(tool("nvdisasm")))
-    return found.text if isinstance(found, Disassembly) else f"{found.words}\n"
+    disassembled = disassemble(Assembly(done.cubin, {}), str(tool("nvdisasm")))
+    return disassembled.text if isinstance(disassembled, Disassembly) else f"{disassembled.words}\n"
 
 
 # The results in a campaign's folder as plain values ----------------------------------------------------------------
@@ -235,12 +235,12 @@ def sass(finding: PtxasFault, one: Ptxas, target: str) -> str:
 def facts(folder: Path) -> dict[str, Any]:
     """The contents of the page: findings by skeleton, and groups of refusals, most frequent first."""
     groups: dict[str, list[dict[str, Any]]] = {}
-    for place, fields in _read(folder, "finding.json"):
-        groups.setdefault(fields["skeleton"], []).append(_finding(place, fields))
+    for subfolder, fields in _read(folder, "finding.json"):
+        groups.setdefault(fields["skeleton"], []).append(_finding(subfolder, fields))
     ordered = sorted(groups.items(), key=lambda g: (-sum(f["seen"] for f in g[1]), g[0]))
-    refusals = [{**fields, "place": place.name} for place, fields in _read(folder, "refusal.json")]
+    refusals = [{**fields, "place": subfolder.name} for subfolder, fields in _read(folder, "refusal.json")]
     return {
-        "groups": [{"skeleton": name, "findings": found} for name, found in ordered],
+        "groups": [{"skeleton": name, "findings": findings} for name, findings in ordered],
         "refusals": sorted(refusals, key=lambda r: (-r["seen"], r["signature"])),
     }
 

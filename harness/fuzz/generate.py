@@ -99,14 +99,14 @@ class _Generator:
         whole: whether all threads of a warp execute them. depth: how deeply loops and branches may be nested.
         """
         names = [n for n in self.families if whole or n not in OF_WHOLE_WARPS] or ["integer"]
-        found = []
+        made = []
         for _ in range(count):
             if depth and self.draw.random() < 0.07:
-                found.append(self.draw.choice((self.loop, self.branch))(held, depth - 1))
+                made.append(self.draw.choice((self.loop, self.branch))(held, depth - 1))
             else:
                 (name,) = self.draw.choices(names, [self.families.get(n, 1) for n in names])
-                found.append(self.shaped(self.draw.choice(FAMILIES[name]), held))
-        return found
+                made.append(self.shaped(self.draw.choice(FAMILIES[name]), held))
+        return made
 
     def loop(self, held: Held, depth: int) -> Statement:
         """A loop of one to eight iterations. The first register that it writes is the carried value."""
@@ -167,18 +167,18 @@ class _Generator:
                 return named[known]
             if bits or word:
                 reads.append(str(self.draw.getrandbits(int(bits)) if bits else words(1, str(self.draw.random()))[0]))
-                place = f"{{r{len(reads) - 1}}}"
+                operand = f"{{r{len(reads) - 1}}}"
             elif sign in ("=", "~"):
                 writes.append(self.new(kind))
                 if sign == "=":
                     kept.append(writes[-1])
-                place = f"{{w{len(writes) - 1}}}"
+                operand = f"{{w{len(writes) - 1}}}"
             else:
                 reads.append(self.register(kind, held, newest))
-                place = f"{{r{len(reads) - 1}}}"
+                operand = f"{{r{len(reads) - 1}}}"
             if name:
-                named[name] = place
-            return place
+                named[name] = operand
+            return operand
 
         text = _CHOICE.sub(lambda found: self.draw.choice(found[0].split("/")), shape)
         # PTX's own braces do not collide with placeholders such as {r0}, because they contain commas or registers.

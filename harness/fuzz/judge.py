@@ -55,9 +55,9 @@ class FuzzPlan:
 
     def identity(self) -> dict[str, Any]:
         """The values that must be the same to continue a journal."""
-        found = {"seed": self.seed, "target": self.target, "weights": dict(self.weights), "batch": self.batch,
+        fields = {"seed": self.seed, "target": self.target, "weights": dict(self.weights), "batch": self.batch,
                  "assemblers": [a.label for a in self.assemblers]}  # fmt: skip
-        return found | ({"interpreted": True} if self.interpreted else {})
+        return fields | ({"interpreted": True} if self.interpreted else {})
 
 
 @dataclass(frozen=True)
@@ -123,8 +123,8 @@ class Batch:
 def prepared(plan: FuzzPlan, number: int) -> Batch:
     """Make, emulate and assemble a batch. Worker processes call this."""
     programs, seeds, right, refused = [], [], [], 0
-    for place in range(plan.batch):
-        seed = f"{plan.seed}/{number * plan.batch + place}"
+    for index in range(plan.batch):
+        seed = f"{plan.seed}/{number * plan.batch + index}"
         made = program(seed, plan.capability, plan.weights)
         try:
             right.append(expected(made, inputs_of(seed), plan.target))
@@ -161,8 +161,8 @@ def _interpreted(parts: Sequence[Sequence[ModulePart]], inputs: Sequence[Words],
         if part.ended != "assembled":
             return part
         code, names = next(read), [f"p{k}" for k in range(len(part.places))]
-        found = runner.interpreted(code, names, [inputs[p] for p in part.places])
-        given = [one if isinstance(one, NotRead) else one[0] for one in found]
+        interpreted_ones = runner.interpreted(code, names, [inputs[p] for p in part.places])
+        given = [one if isinstance(one, NotRead) else one[0] for one in interpreted_ones]
         return replace(part, given=given, early=runner.early(code, names))
 
     return [[ran(part) for part in some] for some in parts]
@@ -204,13 +204,13 @@ class BatchJudge:
         for one, parts in zip(self.plan.assemblers, batch.parts, strict=True):
             for part in parts:
                 if part.ended != "assembled":
-                    for place in part.places:
-                        self._ended_badly(batch.programs[place], batch.seeds[place], one, part.words)
+                    for index in part.places:
+                        self._ended_badly(batch.programs[index], batch.seeds[index], one, part.words)
                 elif self.runner is not None:
                     self._judge_part(batch, part, one)
-        found, unread = tuple(self.findings), sum(self.unread.values())
+        findings, unread = tuple(self.findings), sum(self.unread.values())
         return JudgedBatch(
-            batch.number, len(batch.programs), batch.refused, self.runs, self.known, found, unread=unread,
+            batch.number, len(batch.programs), batch.refused, self.runs, self.known, findings, unread=unread,
             why=dict(self.unread),
         )  # fmt: skip
 
@@ -221,14 +221,14 @@ class BatchJudge:
         if isinstance(given, str):
             self._stopped(batch, part, one, given)
             return
-        for number, (place, got) in enumerate(zip(part.places, given, strict=True)):
+        for number, (index, got) in enumerate(zip(part.places, given, strict=True)):
             if isinstance(got, NotRead) and not got.schedule:
                 self.unread[got.words] += 1
-            elif isinstance(got, NotRead) or not np.array_equal(batch.expected[place], got):
-                self.differs(batch.programs[place], batch.seeds[place], one, _code_of(part.cubin, number))
-        for place, words in zip(part.places, part.early, strict=False):
-            if words:
-                self._uses_too_early(batch.programs[place], batch.seeds[place], one, words)
+            elif isinstance(got, NotRead) or not np.array_equal(batch.expected[index], got):
+                self.differs(batch.programs[index], batch.seeds[index], one, _code_of(part.cubin, number))
+        for index, message in zip(part.places, part.early, strict=False):
+            if message:
+                self._uses_too_early(batch.programs[index], batch.seeds[index], one, message)
 
     def differs(self, program: RandomProgram, seed: str, one: Ptxas, code: bytes = b"") -> None:
         """Add a finding for a program that gives other bits than the emulator: reduced, or "unsettled" if the bits
@@ -272,16 +272,16 @@ class BatchJudge:
         """Which programs give other bits than the emulator's with this assembler."""
         shown = [False] * len(programs)
         places, right = [], []
-        for place, candidate in enumerate(programs):
+        for index, candidate in enumerate(programs):
             try:
                 right.append(expected(candidate, inputs, self.plan.target))
-                places.append(place)
+                places.append(index)
             except PtxError:
                 continue
         given = self._run([programs[p] for p in places], inputs, one) if places else None
         if given is not None:
-            for place, wanted, got in zip(places, right, given, strict=True):
-                shown[place] = got.schedule if isinstance(got, NotRead) else not np.array_equal(wanted, got)
+            for index, wanted, got in zip(places, right, given, strict=True):
+                shown[index] = got.schedule if isinstance(got, NotRead) else not np.array_equal(wanted, got)
         elif len(programs) > 1:  # one faulty program may make the whole module fail, so each runs alone
             return [self._wrong([p], inputs, one)[0] for p in programs]
         return shown
@@ -362,12 +362,12 @@ class BatchJudge:
 
     def _is_known(self, made: RandomProgram, one: Ptxas) -> bool:
         """Whether the program has a known fault: for wrong bits, its instructions joined alike. Counts them."""
-        found = [f for f in (*self.before, *self.findings) if one.label in f.assemblers]
+        findings = [f for f in (*self.before, *self.findings) if one.label in f.assemblers]
         opcodes, text = made.skeleton.split(), text_of([made], self.plan.target)
         known = any(skeleton and _within(skeleton.split(), opcodes) for skeleton in self.plan.avoid)
         known = known or any(
             has_fault_of(f.text, text) if f.kind == "wrong" else _within(f.skeleton.split(), opcodes)
-            for f in found
+            for f in findings
             if f.skeleton and (f.kind != "unsettled" or f.interpreted)
         )
         self.known += known
@@ -390,15 +390,15 @@ def interpreted_proof(text: str, target: str, one: Ptxas, inputs: Words, lane: i
     from ptxdiff.backends.first_difference import doubt_of_forms, doubt_of_ptx, standing
 
     done = one.assemble(text, target)
-    (found,) = (
+    (interpreted_one,) = (
         MachineCodeInterpreter(target).ran(done.cubin, [inputs]) if done.ended == "assembled" else [NotRead(done.words)]
     )
-    if isinstance(found, NotRead):
-        return found.words, ""
-    words, ran = found
+    if isinstance(interpreted_one, NotRead):
+        return interpreted_one.words, ""
+    outputs, ran = interpreted_one
     kernel = load_kernel(text, "p0")
     doubt = doubt_of_ptx(kernel, fusion=True) or doubt_of_forms(ran, target)
-    parted = _parting(kernel, done.cubin, inputs, lane, words)
+    parted = _parting(kernel, done.cubin, inputs, lane, outputs)
     return doubt, "; ".join(filter(None, (parted, standing(ran, target))))
 
 
@@ -413,12 +413,12 @@ def _parting(kernel: Kernel, cubin: bytes, inputs: Words, lane: int, given: Word
 
     grid = (len(inputs) // BLOCK, 1, 1)
     right = emulated_words(kernel, inputs)
-    place = int(np.flatnonzero(right[lane] != given[lane])[0])
+    index = int(np.flatnonzero(right[lane] != given[lane])[0])
     ptx = followed(Launched(kernel, buffers(), grid, (BLOCK, 1, 1)), lane)
     held = buffers()
     steps = trace.followed(MachineCodeInterpreter.code(cubin, "p0"), held, grid, BLOCK, lane)
-    address = held[1].address + 4 * (lane * OUTPUTS + place)
-    return first_difference(ptx, steps, address, int(right[lane, place]))
+    address = held[1].address + 4 * (lane * OUTPUTS + index)
+    return first_difference(ptx, steps, address, int(right[lane, index]))
 
 
 def _smallest(program: RandomProgram, shows: Shows[RandomProgram]) -> RandomProgram:

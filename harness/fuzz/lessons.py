@@ -63,13 +63,13 @@ def _taught_by(
     if done.ended != "assembled":
         return [f"{by.label} {done.ended}: {done.words[:200]}"]
     differing = []
-    for (_, seed, right), found in zip(
+    for (_, seed, right), interpreted_one in zip(
         made, MachineCodeInterpreter(target).ran(done.cubin, [inputs_of(s) for _, s, _ in made]), strict=True
     ):
-        if isinstance(found, NotRead):
+        if isinstance(interpreted_one, NotRead):
             continue
-        words, ran = found
-        same = np.array_equal(words, right)
+        outputs, ran = interpreted_one
+        same = np.array_equal(outputs, right)
         if not same:
             differing.append(f"{target} program {seed} by {by.label}")
         lessons.note(ran, f"{seed} -O{by.choice.level}", agreed=same)
@@ -79,7 +79,7 @@ def _taught_by(
 def taught_again(target: str, before: str, say: Callable[[str], None], programs: int = PROGRAMS) -> str:
     """The text of `taught.MOVES` with new lines for a target. before: its text. say: gets each difference in words."""
     lessons, differing = move_lessons(target, programs)
-    for words in differing:
-        say(words)
+    for difference in differing:
+        say(difference)
     kept = [line for line in before.splitlines() if line and f'"target": "{target}"' not in line]
     return "".join(f"{line}\n" for line in [*kept, *lessons.lines(target)])

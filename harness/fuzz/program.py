@@ -94,8 +94,8 @@ def entry(program: RandomProgram, name: str) -> str:
 
     Thread t of the grid reads words 4 t to 4 t + 3 and writes as many.
     """
-    found = set(registers(program.statements))
-    lines = [f".reg .{KINDS[r.kind]} {r};" for r in sorted(found, key=lambda r: (r.kind, r.number))]
+    used = set(registers(program.statements))
+    lines = [f".reg .{KINDS[r.kind]} {r};" for r in sorted(used, key=lambda r: (r.kind, r.number))]
     labels = iter(range(1 << 30))
     body = "\n".join(_written(s, lambda: f"$L{next(labels)}") for s in program.statements)
     outputs = ", ".join(map(str, program.outputs))

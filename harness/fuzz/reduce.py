@@ -102,9 +102,9 @@ def _first_shown(ways: Sequence[Making[P]], shows: Shows[P], vain: set[P], at_on
         if time.monotonic() >= until:
             return None
         vain |= set(asked)
-        found = next((one for one, shown in zip(asked, shows(asked), strict=True) if shown), None)
-        if found is not None:
-            return found
+        smaller_one = next((one for one, shown in zip(asked, shows(asked), strict=True) if shown), None)
+        if smaller_one is not None:
+            return smaller_one
     return None
 
 
@@ -156,7 +156,7 @@ def without(program: RandomProgram, numbers: range) -> RandomProgram:
         return operand
 
     def kept(statements: Sequence[Statement], known: list[Variable]) -> list[Statement]:
-        found = []
+        statements_kept = []
         for statement in statements:
             number, inner = next(counter), list(known)
             body = kept(statement.body, inner + list(statement.writes))
@@ -166,11 +166,11 @@ def without(program: RandomProgram, numbers: range) -> RandomProgram:
                 for register in statement.writes:
                     names[register] = _stand_in(register, known)
                 continue
-            found.append(
+            statements_kept.append(
                 replace(statement, reads=tuple(r for r in reads if r is not None), body=tuple(body), result=result)
             )
             known += statement.results
-        return found
+        return statements_kept
 
     statements = kept(program.statements, [Variable("r", k) for k in range(INPUTS)])
     outputs = tuple("0" if (o := of(operand)) is None else o for operand in program.outputs)
@@ -186,15 +186,15 @@ def _used(statements: Sequence[Statement], wanted: set[Operand]) -> list[Stateme
     """The statements whose results are read.
 
     wanted: the registers that are read later. Those that the statements read are added."""
-    found: list[Statement] = []
+    needed: list[Statement] = []
     for statement in reversed(statements):
         if wanted.isdisjoint(statement.writes):
             continue
         inner: set[Operand] = {statement.result} | set(statement.writes)
         body = _used(statement.body, inner)
         wanted |= set(statement.reads) | inner
-        found.append(replace(statement, body=tuple(body)))
-    return found[::-1]
+        needed.append(replace(statement, body=tuple(body)))
+    return needed[::-1]
 
 
 def _fewer_outputs(program: RandomProgram) -> Iterator[RandomProgram]:
@@ -227,11 +227,11 @@ def _unnested(program: RandomProgram) -> Iterator[RandomProgram]:
 def _simpler_operands(program: RandomProgram) -> Iterator[RandomProgram]:
     """Programs with one operand replaced by an input of the program."""
     for number, statement in enumerate(program.statements):
-        for place, operand in enumerate(statement.reads):
+        for index, operand in enumerate(statement.reads):
             if isinstance(operand, Variable) and operand.kind == "r" and operand.number >= INPUTS:
                 for simple in range(min(2, INPUTS)):
                     reads = list(statement.reads)
-                    reads[place] = Variable("r", simple)
+                    reads[index] = Variable("r", simple)
                     statements = list(program.statements)
                     statements[number] = replace(statement, reads=tuple(reads))
                     yield without(RandomProgram(tuple(statements), program.outputs), range(0))
@@ -285,22 +285,22 @@ def _plainer(program: RandomProgram) -> Iterator[RandomProgram]:
     yield _plain_first(program)
     for number, statement in enumerate(program.statements):
         for pattern, plainer in PLAINER_SPELLINGS:
-            for found in pattern.finditer(statement.text):
-                text = statement.text[: found.start()] + found.expand(plainer) + statement.text[found.end() :]
+            for match in pattern.finditer(statement.text):
+                text = statement.text[: match.start()] + match.expand(plainer) + statement.text[match.end() :]
                 if _carries_are_made(text):
                     yield _with_statement(program, number, replace(statement, text=text))
-        for place, read in enumerate(statement.reads):
+        for index, read in enumerate(statement.reads):
             if isinstance(read, str) and read.isdecimal() and int(read) > _SMALL:
                 for smaller_one in (1, 2, _SMALL, int(read) // 2):
-                    reads = (*statement.reads[:place], str(smaller_one), *statement.reads[place + 1 :])
+                    reads = (*statement.reads[:index], str(smaller_one), *statement.reads[index + 1 :])
                     yield _with_statement(program, number, replace(statement, reads=reads))
 
 
 def _earlier_outputs(program: RandomProgram) -> Iterator[RandomProgram]:
     """Smaller programs that store a word computed earlier, or an input, instead of an output."""
-    for place, output in enumerate(program.outputs):
+    for index, output in enumerate(program.outputs):
         for word in _storable(program) if isinstance(output, Variable) else ():
-            outputs = (*program.outputs[:place], word, *program.outputs[place + 1 :])
+            outputs = (*program.outputs[:index], word, *program.outputs[index + 1 :])
             made = without(replace(program, outputs=outputs), range(0))
             if made.size < program.size:
                 yield made
@@ -324,9 +324,9 @@ def _operands_stored(program: RandomProgram) -> Iterator[RandomProgram]:
                 stored.append(read)
             elif isinstance(read, Variable) and read.kind in PLAIN_USES:
                 text = PLAIN_USES[read.kind]
-                words = tuple(Variable("r", next(numbers)) for _ in range(2 if "{w1}" in text else 1))
-                added.append(Statement(text, words, (read,)))
-                stored += words
+                stored_words = tuple(Variable("r", next(numbers)) for _ in range(2 if "{w1}" in text else 1))
+                added.append(Statement(text, stored_words, (read,)))
+                stored += stored_words
         stored = list(dict.fromkeys(stored))
         if 0 < len(stored) <= OUTPUTS:
             outputs = (*stored, *["0"] * (OUTPUTS - len(stored)))
@@ -342,8 +342,8 @@ def _without_an_instruction(program: RandomProgram) -> Iterator[RandomProgram]:
         lines = statement.text.split("\n")
         if _has_body(statement) or len(lines) == 1:
             continue
-        for place, line in enumerate(lines):
-            before, rest = "\n".join(lines[:place]), "\n".join(lines[:place] + lines[place + 1 :])
+        for index, line in enumerate(lines):
+            before, rest = "\n".join(lines[:index]), "\n".join(lines[:index] + lines[index + 1 :])
             own = [int(k) for k in re.findall(r"\{w(\d+)\}", line) if f"{{w{k}}}" not in before]
             unread = all(f"{{w{k}}}" not in rest and statement.writes[k] not in read for k in own)
             if unread and _carries_are_made(rest):
@@ -359,8 +359,8 @@ def _plain_sources(program: RandomProgram) -> Iterator[RandomProgram]:
             continue
         text = PLAIN_SOURCES.get(used[0].kind, "")
         for first in range(INPUTS if text else 0):
-            words = tuple(Variable("r", (first + k) % INPUTS) for k in range(text.count("{r")))
-            yield _with_statement(program, number, Statement(text, (used[0],), words))
+            inputs_read = tuple(Variable("r", (first + k) % INPUTS) for k in range(text.count("{r")))
+            yield _with_statement(program, number, Statement(text, (used[0],), inputs_read))
 
 
 def _plain_first(program: RandomProgram) -> RandomProgram:
@@ -388,8 +388,8 @@ def _reads(statement: Statement) -> set[Operand]:
 
 def _storable(program: RandomProgram) -> list[Variable]:
     """The inputs and the words that statements write for others."""
-    words = (w for s in program.statements for w in s.results if w.kind == "r")
-    return [*(Variable("r", k) for k in range(INPUTS)), *words]
+    written_words = (w for s in program.statements for w in s.results if w.kind == "r")
+    return [*(Variable("r", k) for k in range(INPUTS)), *written_words]
 
 
 def _is_plain(statement: Statement) -> bool:
@@ -436,14 +436,14 @@ remove the piece that reads it."""
 
 def nearest(register: Variable, known: Sequence[Variable]) -> Operand | None:
     """The latest register of the same kind, else zero."""
-    found = next((k for k in reversed(known) if k.kind == register.kind), None)
-    return found or (None if register.kind == "pred_" else "0")
+    register_before = next((k for k in reversed(known) if k.kind == register.kind), None)
+    return register_before or (None if register.kind == "pred_" else "0")
 
 
 def farthest(register: Variable, known: Sequence[Variable]) -> Operand | None:
     """The first register of the same kind, else one."""
-    found = next((k for k in known if k.kind == register.kind), None)
-    return found or (None if register.kind == "pred_" else "1")
+    first_register = next((k for k in known if k.kind == register.kind), None)
+    return first_register or (None if register.kind == "pred_" else "1")
 
 
 def nothing(register: Variable, known: Sequence[Variable]) -> Operand | None:
@@ -468,17 +468,17 @@ def smaller(program: FlowProgram) -> Iterator[Callable[[], FlowProgram]]:
             for by in _STAND_INS:
                 yield partial(_without, pieces, first, length, by)
         length //= 2
-    for place, piece in enumerate(pieces):
+    for index, piece in enumerate(pieces):
         if piece.guard is not None:
-            yield partial(_with, pieces, place, replace(piece, guard=None, negated=False))
+            yield partial(_with, pieces, index, replace(piece, guard=None, negated=False))
         for at in range(piece.outs, len(piece.operands)):
             operand = piece.operands[at]
             if isinstance(operand, Variable) and operand.kind != "pred_":
-                others = [v for v in _written_before(pieces, place) if v.kind == operand.kind and v != operand]
+                others = [v for v in _written_before(pieces, index) if v.kind == operand.kind and v != operand]
                 stand_ins: list[Operand] = [*_CONSTANTS, *others[-1:], *others[:1]]
                 for other in stand_ins:
                     operands = (*piece.operands[:at], other, *piece.operands[at + 1 :])
-                    yield partial(_with, pieces, place, replace(piece, operands=operands))
+                    yield partial(_with, pieces, index, replace(piece, operands=operands))
 
 
 def _written_before(pieces: tuple[Piece, ...], place: int) -> list[Variable]:
@@ -506,7 +506,7 @@ def _defined(pieces: tuple[Piece, ...], by: StandIn) -> tuple[Piece, ...]:
     """Replace registers that are read but not written. A guard without predicate is dropped, or its piece removed."""
     written = {w for p in pieces for w in p.writes}
     known: list[Variable] = []
-    found = []
+    defined_pieces = []
     for piece in pieces:
         if piece.guard is not None and piece.guard not in written:
             if by is nothing:
@@ -515,44 +515,44 @@ def _defined(pieces: tuple[Piece, ...], by: StandIn) -> tuple[Piece, ...]:
         operands = [by(o, known) if isinstance(o, Variable) and o not in written else o for o in piece.operands]
         if None in operands:
             continue
-        found.append(replace(piece, operands=tuple(o for o in operands if o is not None)))
+        defined_pieces.append(replace(piece, operands=tuple(o for o in operands if o is not None)))
         known += [w for w in piece.writes if isinstance(w, Variable)]
-    return tuple(found)
+    return tuple(defined_pieces)
 
 
 def _reached(pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
     """Remove unreachable pieces: those between an unconditional branch or an end and the next label."""
-    found, passes = [], True
+    reachable, passes = [], True
     for piece in pieces:
         passes = passes or bool(piece.label)
         if passes:
-            found.append(piece)
+            reachable.append(piece)
             passes = piece.passes
-    return tuple(found)
+    return tuple(reachable)
 
 
 def _jumped_to(pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
     """Remove labels without a branch to them, and branches to a removed or directly following label."""
     labels = {p.label for p in pieces if p.label}
     targets = {p.target for p in pieces if p.target}
-    found = []
-    for place, piece in enumerate(pieces):
+    remaining = []
+    for index, piece in enumerate(pieces):
         if (piece.label and piece.label not in targets) or (piece.target and piece.target not in labels):
             continue
-        behind = next((k for k in range(place + 1, len(pieces)) if not pieces[k].label), len(pieces))
-        if piece.target and piece.target in {p.label for p in pieces[place + 1 : behind]}:
+        behind = next((k for k in range(index + 1, len(pieces)) if not pieces[k].label), len(pieces))
+        if piece.target and piece.target in {p.label for p in pieces[index + 1 : behind]}:
             continue
-        found.append(piece)
-    return tuple(found)
+        remaining.append(piece)
+    return tuple(remaining)
 
 
 def _read(pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
     """Remove instructions whose results no other piece reads, unless they have side effects."""
     readers: dict[Operand, set[int]] = {}
-    for place, piece in enumerate(pieces):
+    for index, piece in enumerate(pieces):
         for operand in (*piece.reads, piece.guard):
             if isinstance(operand, Variable):
-                readers.setdefault(operand, set()).add(place)
+                readers.setdefault(operand, set()).add(index)
 
     def is_read(place: int, piece: Piece) -> bool:
         return piece.carries or any(readers.get(w, set()) - {place} for w in piece.writes)
@@ -640,7 +640,7 @@ class _Counter:
 
 def _counters(pieces: Sequence[Piece], loop: _Loop) -> dict[Operand, _Counter]:
     """The counters of a loop: registers set to a constant before it, with one constant step in it."""
-    found: dict[Operand, _Counter] = {}
+    counters: dict[Operand, _Counter] = {}
     for piece in pieces[loop.first : loop.last]:
         step = _STEP.fullmatch(piece.text)
         if step is None or piece.guard is not None or piece.operands[0] != piece.operands[1]:
@@ -651,8 +651,8 @@ def _counters(pieces: Sequence[Piece], loop: _Loop) -> dict[Operand, _Counter]:
         begin = _BEGIN.fullmatch(before[-1].text) if before and before[-1].guard is None else None
         if len(within) == 1 and begin is not None:
             sign = -1 if step[1] == "sub" else 1
-            found[register] = _Counter(begin[1], int(begin[2], 0), sign * int(step[2], 0))
-    return found
+            counters[register] = _Counter(begin[1], int(begin[2], 0), sign * int(step[2], 0))
+    return counters
 
 
 def _known(piece: Piece, counter: _Counter, rounds: int) -> Piece:
@@ -670,9 +670,9 @@ MOST_ROUNDS = 8
 
 def unrolled_random(program: RandomProgram) -> Iterator[Sequence[Making[RandomProgram]]]:
     """For each outermost loop of a random program, the ways to unroll it."""
-    for place, statement in enumerate(program.statements):
+    for index, statement in enumerate(program.statements):
         if "{l0}:\n{body}" in statement.text:
-            yield [partial(_flat_random, program, place, rounds) for rounds in range(2, MOST_ROUNDS + 1)]
+            yield [partial(_flat_random, program, index, rounds) for rounds in range(2, MOST_ROUNDS + 1)]
 
 
 def _flat_random(program: RandomProgram, place: int, rounds: int) -> RandomProgram:
@@ -703,11 +703,11 @@ def _copied(
     def of(operand: Operand) -> Operand:
         return names.get(operand, operand) if isinstance(operand, Variable) else operand
 
-    found = []
+    copies = []
     for statement in statements:
         reads = tuple(map(of, statement.reads))
         writes = tuple(Variable(w.kind, next(numbers)) for w in statement.writes)
         names |= dict(zip(statement.writes, writes, strict=True))
         body = _copied(statement.body, names, numbers)
-        found.append(replace(statement, reads=reads, writes=writes, body=body, result=of(statement.result)))
-    return tuple(found)
+        copies.append(replace(statement, reads=reads, writes=writes, body=body, result=of(statement.result)))
+    return tuple(copies)

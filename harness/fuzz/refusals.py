@@ -85,24 +85,24 @@ class RefusalsTried:
 def tried(plan: RefusalPlan, number: int) -> tuple[int, int, list[RefusalGroup]]:
     """Make and judge a chunk of programs. Returns their number, the number that all judges refuse, and
     disagreements."""
-    found, refused = [], 0
-    for place in range(CHUNK):
-        made = illegal(f"{plan.seed}/{number * CHUNK + place}", plan.capability, plan.weights, plan.target)
+    disagreements, refused = [], 0
+    for index in range(CHUNK):
+        made = illegal(f"{plan.seed}/{number * CHUNK + index}", plan.capability, plan.weights, plan.target)
         answers = {EMULATOR: emulator_refusal(made.text, plan.target)}
         for one in plan.assemblers:
             answers[one.label] = _word(one.assemble(made.text, plan.target))
         refused += all(w is not None for w in answers.values())
         if (one_found := disagreement(made, answers)) is not None:
-            found.append(one_found)
-    return CHUNK, refused, found
+            disagreements.append(one_found)
+    return CHUNK, refused, disagreements
 
 
 def emulator_refusal(text: str, target: str) -> str | None:
     """The reason why the emulator refuses a module on a target; None if it would run its kernel."""
     try:
         code = without_comments(text)
-        if words := other_target(code, target) or header_fault(code):
-            return words
+        if reason := other_target(code, target) or header_fault(code):
+            return reason
         load_kernel.__wrapped__(text)
     except InternalError as error:
         return f"{FAILS}: {error.message}"
@@ -134,11 +134,11 @@ def disagreement(made: Illegal, answers: Mapping[str, str | None]) -> RefusalGro
     failing = {n: w for n, w in refuses.items() if w.startswith(FAILS)}
     if not failing and not (takes and refuses):
         return None
-    words = tuple((failing or refuses).values())
+    messages = tuple((failing or refuses).values())
     who = f"{', '.join(failing)} fails" if failing else f"{', '.join(takes)}: yes; {', '.join(refuses)}: no"
-    signature = f"{made.kind} | {who} | {_general(words[0])}".strip()
+    signature = f"{made.kind} | {who} | {_general(messages[0])}".strip()
     return RefusalGroup(
-        signature, made.seed, made.kind, made.change, takes, tuple(failing or refuses), words, made.text
+        signature, made.seed, made.kind, made.change, takes, tuple(failing or refuses), messages, made.text
     )
 
 
@@ -209,11 +209,11 @@ def write_groups(folder: Path, groups: Sequence[RefusalGroup]) -> list[Path]:
     (folder / "refusals.txt").write_text("".join(f"{g.signature}\n" for g in ordered), encoding="utf-8")
     places = []
     for number, group in enumerate(ordered, 1):
-        place = folder / re.sub(r"\W+", "-", f"refusal-{number:02}-{group.kind}")
-        place.mkdir(exist_ok=True)
-        (place / "program.ptx").write_text(group.text, encoding="utf-8")
-        (place / "refusal.json").write_text(json.dumps(asdict(group), indent=1) + "\n", encoding="utf-8")
-        places.append(place)
+        subfolder = folder / re.sub(r"\W+", "-", f"refusal-{number:02}-{group.kind}")
+        subfolder.mkdir(exist_ok=True)
+        (subfolder / "program.ptx").write_text(group.text, encoding="utf-8")
+        (subfolder / "refusal.json").write_text(json.dumps(asdict(group), indent=1) + "\n", encoding="utf-8")
+        places.append(subfolder)
     return places
 
 
@@ -273,17 +273,17 @@ def small(seed: str, capability: int, weights: Mapping[str, float]) -> RandomPro
     held: Held = {"r": [Variable("r", k) for k in range(INPUTS)]}
     statements = [shaped(draw, s, held) for s in FIRST]
     last = shaped(draw, draw.choice(FAMILIES[name]), held)
-    words = [w for w in last.writes if w.kind == "r"]
-    if not words:  # convert the result to a 32-bit word
+    results = [w for w in last.writes if w.kind == "r"]
+    if not results:  # convert the result to a 32-bit word
         ends = {"h": "cvt.u32.u16 <r=>, <h>;", "p": "selp.b32 <r=>, 1, 0, <p>;", "d": "cvt.u32.u64 <r=>, <d>;",
                 "f": "mov.b32 <r=>, <f>;", "e": "cvt.rzi.u32.f64 <r=>, <e>;", "s": "mov.b32 <r=>, <s>;",
                 "b": "mov.b32 <r=>, <b>;"}  # fmt: skip
         kept = next((w.kind for w in last.writes), "p")
         statements += [last, shaped(draw, ends[kept], held, newest=True)]
-        words = list(statements[-1].writes)
+        results = list(statements[-1].writes)
     else:
         statements.append(last)
-    return without(RandomProgram(tuple(statements), (words[-1], "0", "0", "0")), range(0))
+    return without(RandomProgram(tuple(statements), (results[-1], "0", "0", "0")), range(0))
 
 
 # changes ---------------------------------------------------------------------------------------------------------
@@ -315,43 +315,43 @@ def _instruction(draw: random.Random, text: str) -> re.Match[str]:
 
 def _drawn_word(draw: random.Random, found: re.Match[str]) -> tuple[int, int] | None:
     """The place of a random modifier of an instruction, including its dot; None if it has none."""
-    words = list(re.finditer(r"\.[\w:]+", found["words"]))
-    if not words:
+    modifiers = list(re.finditer(r"\.[\w:]+", found["words"]))
+    if not modifiers:
         return None
-    one = draw.choice(words)
+    one = draw.choice(modifiers)
     return found.start("words") + one.start(), found.start("words") + one.end()
 
 
 @_change("another modifier")
 def _other_word(draw: random.Random, text: str) -> Illegal | None:
-    found = _instruction(draw, text)
-    place = _drawn_word(draw, found)
-    if place is None:
+    instruction = _instruction(draw, text)
+    span = _drawn_word(draw, instruction)
+    if span is None:
         return None
-    kinds = _TYPES if text[place[0] + 1 : place[1]] in _TYPES else _WORDS
-    return _swapped(text, *place, f".{draw.choice(kinds)}", found["opcode"])
+    kinds = _TYPES if text[span[0] + 1 : span[1]] in _TYPES else _WORDS
+    return _swapped(text, *span, f".{draw.choice(kinds)}", instruction["opcode"])
 
 
 @_change("a modifier missing")
 def _no_word(draw: random.Random, text: str) -> Illegal | None:
-    found = _instruction(draw, text)
-    place = _drawn_word(draw, found)
-    return _swapped(text, *place, "", found["opcode"]) if place else None
+    instruction = _instruction(draw, text)
+    span = _drawn_word(draw, instruction)
+    return _swapped(text, *span, "", instruction["opcode"]) if span else None
 
 
 @_change("a modifier more")
 def _more_words(draw: random.Random, text: str) -> Illegal | None:
-    found = _instruction(draw, text)
-    place = _drawn_word(draw, found)
+    instruction = _instruction(draw, text)
+    span = _drawn_word(draw, instruction)
     word = draw.choice((*_WORDS, *_TYPES))
-    return _swapped(text, place[0], place[0], f".{word}", found["opcode"]) if place else None
+    return _swapped(text, span[0], span[0], f".{word}", instruction["opcode"]) if span else None
 
 
 @_change("a modifier twice")
 def _word_twice(draw: random.Random, text: str) -> Illegal | None:
-    found = _instruction(draw, text)
-    place = _drawn_word(draw, found)
-    return _swapped(text, place[1], place[1], text[slice(*place)], found["opcode"]) if place else None
+    instruction = _instruction(draw, text)
+    span = _drawn_word(draw, instruction)
+    return _swapped(text, span[1], span[1], text[slice(*span)], instruction["opcode"]) if span else None
 
 
 def _operands(found: re.Match[str]) -> list[tuple[int, int]]:
@@ -368,51 +368,53 @@ def _operands(found: re.Match[str]) -> list[tuple[int, int]]:
 
 @_change("an operand missing")
 def _no_operand(draw: random.Random, text: str) -> Illegal | None:
-    found = _instruction(draw, text)
-    places = _operands(found)
+    instruction = _instruction(draw, text)
+    places = _operands(instruction)
     begin, end = draw.choice(places)
     if len(places) < 2:
         return None
-    return _swapped(text, begin - (begin > places[0][0]), end + (begin == places[0][0]), "", found["opcode"])
+    return _swapped(text, begin - (begin > places[0][0]), end + (begin == places[0][0]), "", instruction["opcode"])
 
 
 @_change("an operand twice")
 def _operand_twice(draw: random.Random, text: str) -> Illegal | None:
-    found = _instruction(draw, text)
-    begin, end = draw.choice(_operands(found))
-    return _swapped(text, end, end, "," + text[begin:end], found["opcode"])
+    instruction = _instruction(draw, text)
+    begin, end = draw.choice(_operands(instruction))
+    return _swapped(text, end, end, "," + text[begin:end], instruction["opcode"])
 
 
 @_change("another operand")
 def _other_operand(draw: random.Random, text: str) -> Illegal | None:
-    found = _instruction(draw, text)
-    begin, end = draw.choice(_operands(found))
+    instruction = _instruction(draw, text)
+    begin, end = draw.choice(_operands(instruction))
     registers = sorted(set(_REGISTER.findall(text)))
     new = draw.choice((*registers, "%nowhere", "%tid", "%tid.x", "%tid.w", "%tid.q", "%laneid", "_", "p0_in", "[%in]"))
-    return _swapped(text, begin, end, f" {new}", found["opcode"])
+    return _swapped(text, begin, end, f" {new}", instruction["opcode"])
 
 
 @_change("a constant operand")
 def _constant(draw: random.Random, text: str) -> Illegal | None:
-    found = _instruction(draw, text)
-    begin, end = draw.choice(_operands(found))
-    return _swapped(text, begin, end, f" {draw.choice(_CONSTANTS)}", found["opcode"])
+    instruction = _instruction(draw, text)
+    begin, end = draw.choice(_operands(instruction))
+    return _swapped(text, begin, end, f" {draw.choice(_CONSTANTS)}", instruction["opcode"])
 
 
 @_change("an operand in other marks")
 def _marks(draw: random.Random, text: str) -> Illegal | None:
-    found = _instruction(draw, text)
-    begin, end = draw.choice(_operands(found))
+    instruction = _instruction(draw, text)
+    begin, end = draw.choice(_operands(instruction))
     old = text[begin:end].strip()
     marks = ("[{}]", "{{{}}}", "{{{}, {}}}", "-{}", "!{}", "({})", "{}|{}", "{}.x", "{}+4", "@{}", "{}[0]")
-    return _swapped(text, begin, end, " " + draw.choice(marks).format(old.strip("[]{}"), old), found["opcode"])
+    return _swapped(text, begin, end, " " + draw.choice(marks).format(old.strip("[]{}"), old), instruction["opcode"])
 
 
 @_change("a guard")
 def _guard(draw: random.Random, text: str) -> Illegal | None:
-    found = _instruction(draw, text)
+    instruction = _instruction(draw, text)
     registers = sorted(set(re.findall(r"%[a-z]+\d+", text)))
-    return _swapped(text, found.start(), found.start(), f"@{draw.choice(('', '!', '-'))}{draw.choice(registers)} ")
+    return _swapped(
+        text, instruction.start(), instruction.start(), f"@{draw.choice(('', '!', '-'))}{draw.choice(registers)} "
+    )
 
 
 @_change("another opcode")
@@ -434,24 +436,45 @@ _DECLARED = re.compile(r"\.reg \.(\w+) ([^;]*);")
 
 @_change("a declaration of another type")
 def _declared(draw: random.Random, text: str) -> Illegal | None:
-    found = draw.choice(list(_DECLARED.finditer(text)))
+    declaration = draw.choice(list(_DECLARED.finditer(text)))
     return _swapped(
-        text, found.start(1), found.end(1), draw.choice((*_TYPES, "v2 .b32", "align 4 .b32", "b128")), ".reg"
+        text,
+        declaration.start(1),
+        declaration.end(1),
+        draw.choice((*_TYPES, "v2 .b32", "align 4 .b32", "b128")),
+        ".reg",
     )
 
 
 @_change("a declaration of other names")
 def _declared_names(draw: random.Random, text: str) -> Illegal | None:
-    found = draw.choice(list(_DECLARED.finditer(text)))
-    name = found[2].split(",")[0].strip()
-    words = ("{0}, {0}", "{0}<0>", "{0}<4>", "{0}<-1>", "{0}[4]", "{0} = 1", "{0},", "", "%other", "{0}<4294967296>")
-    return _swapped(text, found.start(2), found.end(2), draw.choice(words).format(name), ".reg")
+    declaration = draw.choice(list(_DECLARED.finditer(text)))
+    name = declaration[2].split(",")[0].strip()
+    spellings = (
+        "{0}, {0}",
+        "{0}<0>",
+        "{0}<4>",
+        "{0}<-1>",
+        "{0}[4]",
+        "{0} = 1",
+        "{0},",
+        "",
+        "%other",
+        "{0}<4294967296>",
+    )
+    return _swapped(text, declaration.start(2), declaration.end(2), draw.choice(spellings).format(name), ".reg")
 
 
 @_change("a declaration twice")
 def _declared_twice(draw: random.Random, text: str) -> Illegal | None:
-    found = draw.choice(list(_DECLARED.finditer(text)))
-    return _swapped(text, found.end(), found.end(), draw.choice((f" {found[0]}", f" {{ {found[0]} }}")), ".reg")
+    declaration = draw.choice(list(_DECLARED.finditer(text)))
+    return _swapped(
+        text,
+        declaration.end(),
+        declaration.end(),
+        draw.choice((f" {declaration[0]}", f" {{ {declaration[0]} }}")),
+        ".reg",
+    )
 
 
 @_change("a line missing")
@@ -472,20 +495,20 @@ def _line_twice(draw: random.Random, text: str) -> Illegal | None:
 
 @_change("a character missing")
 def _no_character(draw: random.Random, text: str) -> Illegal | None:
-    place = draw.choice([m.start() for m in re.finditer(r"[;,.{}\[\]()@%!:]", text)])
-    return _swapped(text, place, place + 1, "", text[place])
+    offset = draw.choice([m.start() for m in re.finditer(r"[;,.{}\[\]()@%!:]", text)])
+    return _swapped(text, offset, offset + 1, "", text[offset])
 
 
 @_change("a character more")
 def _more_characters(draw: random.Random, text: str) -> Illegal | None:
-    place = draw.choice([m.end() for m in re.finditer(r"[;,.{}\[\]()]|\w\b", text)])
-    return _swapped(text, place, place, draw.choice(";,.{}[]()@%!:\\\"'#?~ä"), "")
+    offset = draw.choice([m.end() for m in re.finditer(r"[;,.{}\[\]()]|\w\b", text)])
+    return _swapped(text, offset, offset, draw.choice(";,.{}[]()@%!:\\\"'#?~ä"), "")
 
 
 @_change("a label")
 def _label(draw: random.Random, text: str) -> Illegal | None:
-    found = _instruction(draw, text)
-    words = (
+    instruction = _instruction(draw, text)
+    spellings = (
         "bra nowhere;\n",
         "x: x:\n",
         "bra %r0;\n",
@@ -495,7 +518,7 @@ def _label(draw: random.Random, text: str) -> Illegal | None:
         "x:\n",
         "bra;\n",
     )
-    return _swapped(text, found.start(), found.start(), draw.choice(words), "bra")
+    return _swapped(text, instruction.start(), instruction.start(), draw.choice(spellings), "bra")
 
 
 @_change("another parameter")
@@ -509,8 +532,8 @@ def _parameter(draw: random.Random, text: str) -> Illegal | None:
          "ld.param.v2.u32 %in", "ld.global.u64 %in"),
     )  # fmt: skip
     pattern, *new = draw.choice(changes)
-    found = re.search(pattern, text)
-    return _swapped(text, *found.span(), draw.choice(new), ".param") if found else None
+    match = re.search(pattern, text)
+    return _swapped(text, *match.span(), draw.choice(new), ".param") if match else None
 
 
 @_change("a directive")
@@ -529,5 +552,5 @@ def _directive(draw: random.Random, text: str) -> Illegal | None:
         (r"p0\(", ("p0 (", "0p(", "add(", "%p0(", "p0_in(", "$p(", "(")),
     )  # fmt: skip
     pattern, new = draw.choice(changes)
-    found = re.search(pattern, text)
-    return _swapped(text, *found.span(), draw.choice(new), found[0].split(" ")[0]) if found else None
+    match = re.search(pattern, text)
+    return _swapped(text, *match.span(), draw.choice(new), match[0].split(" ")[0]) if match else None

@@ -270,15 +270,15 @@ def units_beside(fmt: Format, numbers: Sequence[Number], repeated: bool = True) 
     if fmt.unit_bits <= 8:
         return np.zeros(0, dtype=np.int64)
     plain = numbers_as_bits(fmt, numbers)
-    words = [v for n in plain for v in near_numbers(n, fmt.unit_bits)]
+    codes = [v for n in plain for v in near_numbers(n, fmt.unit_bits)]
     shifts = sorted({n for n in numbers if isinstance(n, int) and 1 < n < fmt.unit_bits})
-    words += [v for n in plain[:_PAIRED] for s in shifts for v in (n << s, n >> s)]
+    codes += [v for n in plain[:_PAIRED] for s in shifts for v in (n << s, n >> s)]
     for a, b in itertools.combinations(plain[:_PAIRED], 2):
-        words += [a + b, a - b, b - a, a * b, a & b, a | b, a ^ b]
-    words += integers_solved(plain, shifts, fmt.unit_bits)
+        codes += [a + b, a - b, b - a, a * b, a & b, a | b, a ^ b]
+    codes += integers_solved(plain, shifts, fmt.unit_bits)
     if fmt.is_float and fmt.codes_per_unit == 1:
-        words += floats_solved(fmt, numbers)
-    return _units(fmt, [*words, *(repeated_words(fmt.unit_bits) if repeated else ())])
+        codes += floats_solved(fmt, numbers)
+    return _units(fmt, [*codes, *(repeated_words(fmt.unit_bits) if repeated else ())])
 
 
 def numbers_as_bits(fmt: Format, numbers: Sequence[Number]) -> list[int]:
@@ -309,10 +309,10 @@ def near_numbers(n: int, width: int) -> list[int]:
 def repeated_words(width: int) -> list[int]:
     """Every byte repeated, every byte alone in each place, and edges of 16 bits repeated."""
     size = width // 8
-    words = [int.from_bytes(bytes([b]) * size, "little") for b in range(256)]
-    words += [b << 8 * k for k in range(size) for b in range(256)]
+    patterns = [int.from_bytes(bytes([b]) * size, "little") for b in range(256)]
+    patterns += [b << 8 * k for k in range(size) for b in range(256)]
     pairs = sum(1 << 16 * k for k in range(width // 16))
-    return words + [c * pairs for c in edge_codes(U16)]
+    return patterns + [c * pairs for c in edge_codes(U16)]
 
 
 def _units(fmt: Format, codes: Sequence[int]) -> Codes:

@@ -82,18 +82,18 @@ def _kept(case: Case, seed: str, set_name: str, name: str, units: NDArray[np.gen
     inside = _inside(case, name, units)
     if inside.all():
         return units
-    found = units[inside]
+    kept_units = units[inside]
     fmt = format_of(case.inputs[name])
     for random in (True, False):
-        if np.unique(found).size < min(_FEW, units.size):
+        if np.unique(kept_units).size < min(_FEW, units.size):
             tried = stream(fmt, f"{seed}/where", "random/1", _TRIED) if random else _small_integers(fmt)
-            found = np.concatenate([found, tried[_inside(case, name, tried)]]) if tried.size else found
-    if not found.size:
+            kept_units = np.concatenate([kept_units, tried[_inside(case, name, tried)]]) if tried.size else kept_units
+    if not kept_units.size:
         text, small = case.domains[name].text, _small_integers(fmt).size
-        words = f" and {small} small integers" if small else ""
-        raise CaseError(f"where= of {name} ({text}) holds none of {_TRIED} random values{words}; widen it")
+        exceptions = f" and {small} small integers" if small else ""
+        raise CaseError(f"where= of {name} ({text}) holds none of {_TRIED} random values{exceptions}; widen it")
     kept = units.copy()
-    kept[~inside] = np.random.default_rng(seed_of(seed, f"{set_name}/where")).choice(found, int((~inside).sum()))
+    kept[~inside] = np.random.default_rng(seed_of(seed, f"{set_name}/where")).choice(kept_units, int((~inside).sum()))
     return kept
 
 
@@ -109,17 +109,17 @@ def _all_within(case: Case, units: Units) -> Units:
     for name in case.domains:
         inside = _inside(case, name, units[name])
         if not inside.all():
-            place = np.unravel_index(int(np.argmin(inside)), inside.shape)
+            index = np.unravel_index(int(np.argmin(inside)), inside.shape)
             raise CaseError(
-                f"generate= gave {name}{list(map(int, place))} = {units[name][place]:#x}, which lies outside where= "
+                f"generate= gave {name}{list(map(int, index))} = {units[name][index]:#x}, which lies outside where= "
                 f"({case.domains[name].text}); widen where=, or generate other values"
             )
     return units
 
 
 def _inside(case: Case, name: str, units: NDArray[np.generic]) -> NDArray[np.bool_]:
-    found = within(case.domains[name], {name: format_of(case.inputs[name])}, {name: units.reshape(-1)})
-    return found.reshape(units.shape)
+    mask = within(case.domains[name], {name: format_of(case.inputs[name])}, {name: units.reshape(-1)})
+    return mask.reshape(units.shape)
 
 
 def _generated(
@@ -132,11 +132,13 @@ def _generated(
     units: Units = {}
     for name, array in made.items():
         dtype = format_of(case.inputs[name]).numpy_dtype()
-        found = np.asarray(array)
-        if found.shape != shapes[name] or found.dtype.itemsize != dtype.itemsize:
+        generated = np.asarray(array)
+        if generated.shape != shapes[name] or generated.dtype.itemsize != dtype.itemsize:
             raise CaseError(
-                f"generate= gave {name} as {found.dtype} of shape {found.shape}; "
+                f"generate= gave {name} as {generated.dtype} of shape {generated.shape}; "
                 f"it takes {dtype.itemsize * 8}-bit units of shape {shapes[name]}"
             )
-        units[name] = np.array(found, order="C").view(dtype)  # copied, because generate= may keep and change its array
+        units[name] = np.array(generated, order="C").view(
+            dtype
+        )  # copied, because generate= may keep and change its array
     return units

@@ -109,11 +109,11 @@ class _StepSearch:
         if not len(base[0]):
             return []
         seen = self._seen(base)
-        found = []
+        columns = []
         for k in self._intermediate(seen)[:_STEPS]:
             if self._rounds(base, k):
-                found += self._of_step([c[self._telling(base, seen, k)] for c in base], k)
-        return found
+                columns += self._of_step([c[self._telling(base, seen, k)] for c in base], k)
+        return columns
 
     def _base(self, more: Sequence[Codes]) -> list[Codes]:
         """Rows to choose from: half from `more`, the others of plain numbers and random bits."""
@@ -156,15 +156,15 @@ class _StepSearch:
 
     def _intermediate(self, seen: _Seen) -> list[int]:
         """The numbers of the roundings whose results are not themselves outputs."""
-        found = []
+        steps = []
         for k, (fmt, codes) in enumerate(seen.steps):
             if codes is None or not (fmt.is_float and fmt.has_sign and fmt.code_bits > 8):
                 continue
             width = codes.shape[1]
             places = range(seen.outputs.shape[1] - width + 1)
             if not any(np.array_equal(seen.outputs[:, p : p + width], codes) for p in places):
-                found.append(k)
-        return found
+                steps.append(k)
+        return steps
 
     def _rounds(self, base: list[Codes], k: int) -> bool:
         """Whether another mode changes a result of rounding number k: it is not exact on all rows."""
@@ -186,8 +186,8 @@ class _StepSearch:
         assert codes is not None
         rank = self.rng.random(len(codes))
         for way in (-1 << fmt.mantissa_bits, 1 << fmt.mantissa_bits):
-            place = np.clip(ordinal(fmt, codes) + way, -ordinal(fmt, fmt.max_finite), ordinal(fmt, fmt.max_finite))
-            rank -= (self._forced(base, k, fmt, place).outputs != seen.outputs).any(axis=1)
+            moved = np.clip(ordinal(fmt, codes) + way, -ordinal(fmt, fmt.max_finite), ordinal(fmt, fmt.max_finite))
+            rank -= (self._forced(base, k, fmt, moved).outputs != seen.outputs).any(axis=1)
         return np.argsort(rank, kind="stable")[: self.rows]
 
     def _of_step(self, base: list[Codes], k: int) -> list[list[Codes]]:
@@ -224,9 +224,9 @@ class _StepSearch:
         far = start.copy()
         ways = [d << max(0, fmt.mantissa_bits + e) for e in (-4, 0, 1, 3) for d in (-1, 1)]
         for way in self.rng.permutation(ways).tolist():
-            place = np.clip(start + way, -top, top)
-            differs = (outputs(place) != seen.outputs).any(axis=1)
-            far = np.where((np.abs(start) <= top) & (far == start) & differs, place, far)
+            moved = np.clip(start + way, -top, top)
+            differs = (outputs(moved) != seen.outputs).any(axis=1)
+            far = np.where((np.abs(start) <= top) & (far == start) & differs, moved, far)
         low, high = np.minimum(start, far), np.maximum(start, far)
         left = outputs(low)
         while ((high - low) > 1).any():
@@ -282,28 +282,28 @@ class _StepSearch:
         self, rows: list[Codes], moving: Codes, value: Callable[[list[Codes]], tuple[Any, Mask]]
     ) -> list[list[Codes]]:
         """Rows on both sides of a change of `value` along one input, and one code farther on each side."""
-        place = np.zeros(len(moving), dtype=np.int64)
-        low_end, high_end = place.copy(), place.copy()
+        position = np.zeros(len(moving), dtype=np.int64)
+        low_end, high_end = position.copy(), position.copy()
         for j, fmt in enumerate(self.singles):
             mine = moving == j
-            place[mine] = ordinal(fmt, rows[j][mine])
+            position[mine] = ordinal(fmt, rows[j][mine])
             low_end[mine], high_end[mine] = ends(fmt)
         before, _ = value(rows)
-        far = place.copy()
+        far = position.copy()
         most = max(f.code_bits for f in self.singles)
         ways = [
             d << e for e in (0, 8, 16, 20, 23, 24, 26, 30, *((40, 48, 56, 60) if most > 32 else ())) for d in (-1, 1)
         ]
         for way in self.rng.permutation(ways).tolist():
-            there = np.clip(place + way, low_end, high_end)
-            found, inside = value(self._moved(rows, moving, there))
-            far = np.where((far == place) & inside & (found != before).any(axis=1), there, far)
-        low, high = np.minimum(place, far), np.maximum(place, far)
+            there = np.clip(position + way, low_end, high_end)
+            results, inside = value(self._moved(rows, moving, there))
+            far = np.where((far == position) & inside & (results != before).any(axis=1), there, far)
+        low, high = np.minimum(position, far), np.maximum(position, far)
         left, _ = value(self._moved(rows, moving, low))
         while ((high - low) > 1).any():
             middle = low + (high - low) // 2
-            found, inside = value(self._moved(rows, moving, middle))
-            same = (found == left).all(axis=1) & inside
+            results, inside = value(self._moved(rows, moving, middle))
+            same = (results == left).all(axis=1) & inside
             wide = high - low > 1
             low, high = np.where(same & wide, middle, low), np.where(~same & wide, middle, high)
         found_rows = np.flatnonzero(high != low)
@@ -352,8 +352,8 @@ def _other_roundings(fmt: Format) -> list[Callable[..., Any]]:
 
         return twice
 
-    found = [in_mode(mode) for mode in ROUNDINGS]
-    return found + [by_way_of(f) for f in _THROUGH if f is not fmt and f.precision != fmt.precision]
+    roundings = [in_mode(mode) for mode in ROUNDINGS]
+    return roundings + [by_way_of(f) for f in _THROUGH if f is not fmt and f.precision != fmt.precision]
 
 
 def _ordinary(fmt: Format, count: int, rng: Rng) -> Codes:
@@ -366,8 +366,8 @@ def _ordinary(fmt: Format, count: int, rng: Rng) -> Codes:
         codes = rng.integers(0, 1 << bits, count) >> rng.integers(0, bits, count)
         for lane in (F32, F16, BF16):
             if lane.code_bits <= fmt.code_bits:
-                words = [_floats(lane, count, rng) << k for k in range(0, fmt.code_bits, lane.code_bits)]
-                codes = np.where(rng.random(count) < 0.25, np.bitwise_or.reduce(words), codes)
+                lanes = [_floats(lane, count, rng) << k for k in range(0, fmt.code_bits, lane.code_bits)]
+                codes = np.where(rng.random(count) < 0.25, np.bitwise_or.reduce(lanes), codes)
     return np.where(rng.random(count) < 0.1, rng.choice(edge_units(fmt.single), count), codes)
 
 

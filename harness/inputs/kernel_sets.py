@@ -41,9 +41,9 @@ _EDGES, _RANDOM = 8, 8
 
 def _numbers(fmt: Format) -> list[int]:
     """Codes of both zeros, one and minus one, the ends of the finite numbers, infinity and NaN, as far as there are."""
-    found = [0, 1 << fmt.sign_shift, encode(fmt, 1.0), encode(fmt, -1.0), fmt.min_positive, fmt.max_finite]
-    found += [code for code in (fmt.infinity_code, fmt.canonical_nan) if code is not None]
-    return found
+    codes = [0, 1 << fmt.sign_shift, encode(fmt, 1.0), encode(fmt, -1.0), fmt.min_positive, fmt.max_finite]
+    codes += [code for code in (fmt.infinity_code, fmt.canonical_nan) if code is not None]
+    return codes
 
 
 NAMES = tuple(f"few/{k}" for k in range(1, _EDGES + _RANDOM + 1))
@@ -87,8 +87,8 @@ def few_units(case: Case, name: str, set_name: str, sizes: Mapping[str, int], se
         near |= rng.integers(0, 1 << digits, size).astype(np.uint64)
         near |= rng.integers(0, 2, size).astype(np.uint64) << np.uint64(fmt.sign_shift)
         return near.astype(fmt.numpy_dtype())
-    place = list(case.inputs).index(name)
-    turned = np.roll(np.array(codes, dtype=np.uint64), -number - 3 * place)
+    index = list(case.inputs).index(name)
+    turned = np.roll(np.array(codes, dtype=np.uint64), -number - 3 * index)
     return np.resize(turned, size).astype(fmt.numpy_dtype())
 
 
@@ -131,8 +131,8 @@ def near_sets(case: Case, sizes: Mapping[str, int]) -> Iterator[str]:
 def _narrow(case: Case) -> list[Format]:
     """The outputs' signed float formats with fewer binades than an input's."""
     widest = max(format_of(a).exponent_bits for a in case.inputs.values() if suits(a))
-    found = [format_of(a).single for a in case.outputs.values()]
-    return [f for f in found if f.is_float and f.has_sign and 2 < f.exponent_bits < widest]
+    formats = [format_of(a).single for a in case.outputs.values()]
+    return [f for f in formats if f.is_float and f.has_sign and 2 < f.exponent_bits < widest]
 
 
 def near_units(case: Case, name: str, set_name: str, size: int, seed: int) -> NDArray[np.generic]:
@@ -144,11 +144,11 @@ def near_units(case: Case, name: str, set_name: str, size: int, seed: int) -> ND
         low = np.arange(size) % 2 == number % 2
         fields = fmt.bias + ends[(number // 2) % len(ends)] + np.where(low, -rng.integers(1, _BELOW + 1, size), 0)
     digits = fmt.mantissa_bits + fmt.ignored_bits
-    found = np.maximum(fields, 0).astype(np.uint64) << np.uint64(digits)
-    found |= rng.integers(0, 1 << digits, size).astype(np.uint64)
-    found |= rng.integers(0, 2, size).astype(np.uint64) << np.uint64(fmt.sign_shift)
-    found &= np.uint64(fmt.code_mask ^ ((1 << fmt.ignored_bits) - 1))
-    return found.astype(fmt.numpy_dtype())
+    units = np.maximum(fields, 0).astype(np.uint64) << np.uint64(digits)
+    units |= rng.integers(0, 1 << digits, size).astype(np.uint64)
+    units |= rng.integers(0, 2, size).astype(np.uint64) << np.uint64(fmt.sign_shift)
+    units &= np.uint64(fmt.code_mask ^ ((1 << fmt.ignored_bits) - 1))
+    return units.astype(fmt.numpy_dtype())
 
 
 # ---- Blocks, and the table of all kinds ------------------------------------------------------------------------------
@@ -237,15 +237,15 @@ class _Maker:
     def grids(self) -> list[tuple[int, Codes]]:
         """For each narrow format and for integers of 4 and 8 bits: the largest size, and the ties with their
         neighbours."""
-        found: list[tuple[int, Codes]] = []
+        by_grid: list[tuple[int, Codes]] = []
         for grid in dict.fromkeys((E2M1, E4M3, *(f for f in self.declared if f.code_bits <= 8))):
             last = self.size_below(fraction(grid, grid.max_finite))
-            found.append((last, magnitude(self.fmt, tie_codes(self.fmt, grid, 0))))
+            by_grid.append((last, magnitude(self.fmt, tie_codes(self.fmt, grid, 0))))
         for bits in (4, 8):
             most = (1 << (bits - 1)) - 1
             halves = [h for k in range(most) if (h := _held(self.fmt, Fraction(2 * k + 1, 2))) is not None]
-            found.append((self.size_below(Fraction(most)), np.array(halves, dtype=np.int64)))
-        kept = [(last, np.unique(sizes[(sizes > 0) & (sizes <= last)])) for last, sizes in found]
+            by_grid.append((self.size_below(Fraction(most)), np.array(halves, dtype=np.int64)))
+        kept = [(last, np.unique(sizes[(sizes > 0) & (sizes <= last)])) for last, sizes in by_grid]
         return [(last, read_only(sizes)) for last, sizes in kept if len(sizes)]
 
     def signed(self, sizes: Codes, negative: Codes | NDArray[np.bool_]) -> Codes:
@@ -388,8 +388,8 @@ def block_units(
         lengths[:, -1] = width - (per_row - 1) * length
         numbers = starts[k] + np.arange(lengths.size)
         runs = np.zeros((lengths.size, length), np.int64)
-        for place, kind in enumerate(kinds):
-            of_kind = np.flatnonzero(numbers % len(kinds) == place)
+        for index, kind in enumerate(kinds):
+            of_kind = np.flatnonzero(numbers % len(kinds) == index)
             asked = _Runs(lengths.reshape(-1)[of_kind], length, numbers[of_kind] // len(kinds), rng)
             runs[of_kind] = KINDS[kind](maker, asked)
         codes[chosen] = runs.reshape(len(chosen), -1)[:, :width]

@@ -140,17 +140,17 @@ def _orders(rng: Rng) -> NDArray[np.bool_]:
 
 def _rows(formats: Mapping[str, Format], count: int, rng: Rng, inside: Inside | None) -> list[Codes]:
     """Up to `count` distinct rows in the domain: edges, and for every second one random bits."""
-    found: list[list[Codes]] = []
+    chunks: list[list[Codes]] = []
     left = count
     for _ in range(_TRIES):
         columns = [_some(f, count, rng) for f in formats.values()]
         units = {n: c.astype(f.numpy_dtype()) for (n, f), c in zip(formats.items(), columns, strict=True)}
         kept = np.arange(count) if inside is None else np.flatnonzero(inside(units))[:left]
-        found.append([c[kept] for c in columns])
+        chunks.append([c[kept] for c in columns])
         left -= len(kept)
         if left <= 0:
             break
-    return [np.concatenate(parts) for parts in zip(*found, strict=True)]
+    return [np.concatenate(parts) for parts in zip(*chunks, strict=True)]
 
 
 def _some(fmt: Format, count: int, rng: Rng) -> Codes:
@@ -205,8 +205,8 @@ def _nans(fmt: Format) -> list[int]:
     """The edges that are NaN: the first one, quiet, and the last one, signalling."""
     if fmt.infinity_code is None:
         return [] if fmt.nan == "none" else [fmt.magnitude_mask]
-    found = [c for c in edge_codes(fmt) if c & fmt.magnitude_mask > fmt.infinity_code]
-    return [found[0], found[-1]] if found else []
+    nans = [c for c in edge_codes(fmt) if c & fmt.magnitude_mask > fmt.infinity_code]
+    return [nans[0], nans[-1]] if nans else []
 
 
 def combinations(columns: Sequence[Codes], rng: np.random.Generator) -> list[Codes]:
@@ -218,8 +218,8 @@ def combinations(columns: Sequence[Codes], rng: np.random.Generator) -> list[Cod
     # Bush's array of strength 2: modulo a prime, any two of j, i, i + j, i + 2j, ... determine the row.
     places = [j, *((i + k * j) % prime for k in range(len(columns) - 1))]
     turns = [
-        [np.resize(rng.permutation(c), prime)[place] for _ in range(_TURNS)]
-        for c, place in zip(columns, places, strict=True)
+        [np.resize(rng.permutation(c), prime)[indices] for _ in range(_TURNS)]
+        for c, indices in zip(columns, places, strict=True)
     ]
     return [np.concatenate(turn) for turn in turns]
 

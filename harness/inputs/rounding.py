@@ -98,8 +98,8 @@ def _made(fmt: Format, significand: Codes, exponent: Codes, rng: Rng) -> Codes:
 
 
 def _signed(fmt: Format, codes: Codes, negative: NDArray[np.bool_]) -> Codes:
-    place = ordinal(fmt, codes)
-    signed: Codes = from_ordinal(fmt, np.where(negative & fmt.has_sign, -place, place))
+    distance = ordinal(fmt, codes)
+    signed: Codes = from_ordinal(fmt, np.where(negative & fmt.has_sign, -distance, distance))
     return signed
 
 

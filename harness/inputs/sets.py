@@ -287,10 +287,10 @@ def _specials(formats: Mapping[str, Format], effort: str, rng: np.random.Generat
 
 def named_set(case: Case, case_name: str, effort: str, name: str) -> InputSet:
     """One set by its name. Raises KeyError with the names of the existing sets."""
-    found = {s.name: s for s in input_sets(case, case_name, effort)}
-    if name not in found:
-        raise KeyError(f"{case_name} has no input set {name!r} at effort {effort}; it has {', '.join(found)}")
-    return found[name]
+    by_name = {s.name: s for s in input_sets(case, case_name, effort)}
+    if name not in by_name:
+        raise KeyError(f"{case_name} has no input set {name!r} at effort {effort}; it has {', '.join(by_name)}")
+    return by_name[name]
 
 
 def _listed(

@@ -81,14 +81,14 @@ def _half_integers(result: Format) -> list[Fraction]:
 
 def _codes(source: Format, values: list[Fraction]) -> Codes:
     """The codes of the values (of the values next to them if the format does not hold them), and their neighbours."""
-    found: set[int] = set()
+    codes: set[int] = set()
     for value in values:
-        place = ordinal(source, nearest_below(source, value))
-        for neighbour in (place - 1, place, place + 1):
+        position = ordinal(source, nearest_below(source, value))
+        for neighbour in (position - 1, position, position + 1):
             if 0 <= neighbour <= ordinal(source, source.max_finite):
-                found.add(from_ordinal(source, neighbour))
+                codes.add(from_ordinal(source, neighbour))
     sign = 1 << source.sign_shift if source.has_sign else 0
-    both = sorted(found) + [c | sign for c in sorted(found)] * bool(sign)
+    both = sorted(codes) + [c | sign for c in sorted(codes)] * bool(sign)
     return np.array([c - (1 << 64) if c >> 63 else c for c in both], dtype=np.int64)
 
 

@@ -72,22 +72,22 @@ class _Lanes:
     @functools.cached_property
     def words(self) -> tuple[tuple[int, int, int], ...]:
         """For each register of a pack of narrow elements: its first unit, its units, and the bits of each."""
-        found = []
+        registers = []
         for k, fmt in enumerate(self.formats):
             if fmt.unit_bits < REGISTER:
                 each = min(self.pack, REGISTER // fmt.unit_bits)
-                found += [(k * self.pack + at, each, fmt.unit_bits) for at in range(0, self.pack, each)]
-        return tuple(found)
+                registers += [(k * self.pack + at, each, fmt.unit_bits) for at in range(0, self.pack, each)]
+        return tuple(registers)
 
     @functools.cached_property
     def pairs_of_words(self) -> tuple[tuple[int, int, int], ...]:
         """The same for two registers next to each other, which asm may join in one of 64 bits."""
-        found = []
+        register_pairs = []
         for k, fmt in enumerate(self.formats):
             each = 2 * REGISTER // fmt.unit_bits
             if 1 < each <= self.pack:
-                found += [(k * self.pack + at, each, fmt.unit_bits) for at in range(0, self.pack, each)]
-        return tuple(found)
+                register_pairs += [(k * self.pack + at, each, fmt.unit_bits) for at in range(0, self.pack, each)]
+        return tuple(register_pairs)
 
 
 def word_inputs(
@@ -203,9 +203,9 @@ def _of_formats(lanes: _Lanes, effort: str) -> Codes:
     ]  # fmt: skip
     made = [part(lanes, times * most // lanes.pack) for part, most in parts]
     codes = np.concatenate([_all_equal(lanes), *made, _related(lanes)])
-    found = np.concatenate([lanes.units(codes), *_edge_words(lanes)])
-    found.flags.writeable = False
-    return found
+    units = np.concatenate([lanes.units(codes), *_edge_words(lanes)])
+    units.flags.writeable = False
+    return units
 
 
 @functools.cache
@@ -317,12 +317,12 @@ def _patterns(count: int) -> NDArray[np.bool_]:
     if count <= 4:
         masks = [[bool(n >> k & 1) for k in range(count)] for n in range(1, 1 << count)]
         return np.array(masks[: (1 << count) // 2], dtype=bool)
-    found = [places == k for k in range(count)]
-    found += [places < k for k in range(2, count - 1)]
-    found += [(places // w) % 2 == 0 for w in (1, 2, 4, 8) if w < count]
+    patterns = [places == k for k in range(count)]
+    patterns += [places < k for k in range(2, count - 1)]
+    patterns += [(places // w) % 2 == 0 for w in (1, 2, 4, 8) if w < count]
     if count <= 8:
-        found += [(places >= i) & (places < j) for i in range(1, count) for j in range(i + 2, count)]
-    return np.unique(np.array(found, dtype=bool), axis=0)
+        patterns += [(places >= i) & (places < j) for i in range(1, count) for j in range(i + 2, count)]
+    return np.unique(np.array(patterns, dtype=bool), axis=0)
 
 
 def _two_values(lanes: _Lanes, most: int) -> Codes:
@@ -433,8 +433,8 @@ def _edge_words(lanes: _Lanes) -> Iterator[Codes]:
     repeated = [c * 0x00010001 for c in edge_codes(U16)] * (8 in narrow) + [b * 0x01010101 for b in range(256)] * (
         16 in narrow
     )
-    words = [*few, *edge_codes(U32), *edge_codes(F32), *runs, *repeated]
-    yield from _in_words(lanes, lanes.words, _as_codes(words))
+    edges = [*few, *edge_codes(U32), *edge_codes(F32), *runs, *repeated]
+    yield from _in_words(lanes, lanes.words, _as_codes(edges))
     yield from _in_two_words(lanes, _as_codes(few))
     if lanes.pairs_of_words:
         wide = [*edge_codes(U64), *(v for k in range(1, 64) for v in (1 << k, (1 << k) - 1))]
@@ -443,16 +443,16 @@ def _edge_words(lanes: _Lanes) -> Iterator[Codes]:
 
 def _in_words(lanes: _Lanes, places: Sequence[tuple[int, int, int]], values: Codes) -> Iterator[Codes]:
     """Units with each value in each place, with zeros and ordinary values in all others, and in all places at once."""
-    for number, place in enumerate(places):
+    for number, register in enumerate(places):
         rows = _backgrounds(lanes, len(values), 3000 + number)
-        for codes in rows[::2] if len(lanes.single) * len(lanes.formats) > place[1] else rows[:1]:
+        for codes in rows[::2] if len(lanes.single) * len(lanes.formats) > register[1] else rows[:1]:
             units = lanes.units(codes)
-            _put(units, place, values)
+            _put(units, register, values)
             yield units
     if len(places) > 1:
         units = lanes.units(_backgrounds(lanes, len(values), 4000)[2])
-        for place in places:
-            _put(units, place, values)
+        for register in places:
+            _put(units, register, values)
         yield units
 
 
@@ -623,8 +623,8 @@ def _numbers_in_words(lanes: _Lanes, numbers: Sequence[Number]) -> Iterator[Code
         fmt = U16 if bits <= 16 else fmt
         plain = numbers_as_bits(fmt, numbers)[:_NUMBERS]
         near = [v for n in plain for v in near_numbers(n, fmt.unit_bits)]
-        words = _as_codes(list(dict.fromkeys([*near, *_masked(plain, numbers, fmt.unit_bits)])))
-        yield from _in_words(lanes, places, words)
+        values = _as_codes(list(dict.fromkeys([*near, *_masked(plain, numbers, fmt.unit_bits)])))
+        yield from _in_words(lanes, places, values)
         if fmt is not U64:
             # The first numbers have most bits; zero and the others are among the words of the formats.
             yield from _in_two_words(lanes, _as_codes([*plain[:4], 0, -1, *plain[4:8]]))
@@ -634,13 +634,13 @@ def _numbers_in_words(lanes: _Lanes, numbers: Sequence[Number]) -> Iterator[Code
 def _solved_words(lanes: _Lanes, words: Codes) -> Iterator[Codes]:
     """Units with a word in every register in turn, with ordinary values in all others, and in all of them."""
     ordinary = lanes.units(_backgrounds(lanes, len(words), 7000)[2])
-    for place in lanes.words:
+    for register in lanes.words:
         units = ordinary.copy()
-        _put(units, place, words)
+        _put(units, register, words)
         yield units
     if len(lanes.words) > 1:
-        for place in lanes.words:
-            _put(ordinary, place, words)
+        for register in lanes.words:
+            _put(ordinary, register, words)
         yield ordinary
 
 

@@ -87,9 +87,9 @@ def kinds_of(fmt: Format, expected: Codes, got: Codes, difference: Codes) -> dic
             continue
         holds, ours, theirs = sides
         special = holds(fmt, got[at]), holds(fmt, expected[at])
-        for words, mask in ((ours, special[0] & ~special[1]), (theirs, special[1] & ~special[0])):
+        for whose, mask in ((ours, special[0] & ~special[1]), (theirs, special[1] & ~special[0])):
             if mask.any():
-                found[words] = int(mask.sum())
+                found[whose] = int(mask.sum())
         if rest := int((special[0] == special[1]).sum()):
             found[Difference(kind).text] = rest
     return found

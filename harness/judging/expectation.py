@@ -35,10 +35,10 @@ def _settle(results: list[Result], expected: ExpectedFailure, context: Context, 
         concerned = _proved_right(results)
     if concerned and not any(results[k].expected_failure for k in concerned):
         last = results[concerned[-1]]
-        words = f"expected to fail in the {context} context ({expected.diagnosis}) and did not"
+        text = f"expected to fail in the {context} context ({expected.diagnosis}) and did not"
         if last.verdict == "pass":
-            message = f"{last.key.case}::{label}: {words}"
-            results[concerned[-1]] = replace(last, verdict="fail", words=words, message=message)
+            message = f"{last.key.case}::{label}: {text}"
+            results[concerned[-1]] = replace(last, verdict="fail", words=text, message=message)
 
 
 def _settle_assembled(results: list[Result], expected: PtxasFailure, name: str, ends: str, label: str) -> None:
@@ -56,10 +56,8 @@ def _settle_assembled(results: list[Result], expected: PtxasFailure, name: str, 
             results[k] = replace(r, expected_failure=True)
     last = results[concerned[-1]] if concerned else None
     if last is not None and last.verdict == "pass" and not any(results[k].expected_failure for k in concerned):
-        words = f"{last.ptxas} was known as {name} to be at fault ({ends}) and is not; take it out of assemblers="
-        results[concerned[-1]] = replace(
-            last, verdict="fail", words=words, message=f"{last.key.case}::{label}: {words}"
-        )
+        text = f"{last.ptxas} was known as {name} to be at fault ({ends}) and is not; take it out of assemblers="
+        results[concerned[-1]] = replace(last, verdict="fail", words=text, message=f"{last.key.case}::{label}: {text}")
 
 
 def settle_declared(results: list[Result], why: str, label: str) -> None:
@@ -75,14 +73,14 @@ def settle_declared(results: list[Result], why: str, label: str) -> None:
     for k in concerned:
         r = results[k]
         if r.verdict == "fail" and r.different and not r.findings:
-            words = f"on {r.key.target}: {why} ({r.words})"
-            results[k] = replace(r, expected_failure=True, diagnosis=DECLARED, words=words)
+            text = f"on {r.key.target}: {why} ({r.words})"
+            results[k] = replace(r, expected_failure=True, diagnosis=DECLARED, words=text)
     judged = [k for k in concerned if results[k].verdict == "pass" and results[k].evidence != "model"]
     if judged and not any(results[k].diagnosis == DECLARED for k in concerned):
         last = results[judged[-1]]
-        words = f"declared to give other bits on {last.key.target} ({why}) and did not; take it out of differs="
-        message = f"{last.key.case}::{label}: {words}"
-        results[judged[-1]] = replace(last, verdict="fail", words=words, message=message)
+        text = f"declared to give other bits on {last.key.target} ({why}) and did not; take it out of differs="
+        message = f"{last.key.case}::{label}: {text}"
+        results[judged[-1]] = replace(last, verdict="fail", words=text, message=message)
 
 
 def _proved_right(results: list[Result]) -> list[int]:

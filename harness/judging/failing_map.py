@@ -78,18 +78,18 @@ def packed(axes: Axes, counts: Counts) -> Grid:
     areas = _areas(counts, reach=0)
     if len(areas) > KEPT_AREAS:
         areas = _areas(counts, reach=1)  # so that a diagonal is one area
-    words = _words(counts)
+    runs = _words(counts)
     found = counts
-    while len(words) > PACKED and min(found.shape) > LEAST_SIDE:
+    while len(runs) > PACKED and min(found.shape) > LEAST_SIDE:
         rows, columns = found.shape
         found = found.reshape(rows // 2, 2, columns // 2, 2).sum((1, 3))
-        words = _words(found)
+        runs = _words(found)
     row, column = axes.formats
     return Grid(
         row=axes.names[0],
         column=axes.names[1],
         shape=found.shape,
-        counts=words,
+        counts=runs,
         row_ticks=tuple(bits(row, code) for code in _tick_codes(row)),
         column_ticks=tuple(bits(column, code) for code in _tick_codes(column)),
         areas=tuple(

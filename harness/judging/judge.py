@@ -438,16 +438,16 @@ def _exchanged(output: Compared, policy: Policies, failing: Mask, window: int) -
     size = output.expected.size
     if window < 2 or size < 2 * window:
         return []
-    place = np.arange(size) % window
+    position = np.arange(size) % window
     whole = size - size % window
     found = []
     for here in range(window):
-        mask = (place == here) & (np.arange(size) < whole)
+        mask = (position == here) & (np.arange(size) < whole)
         if not (failing & mask).any() or len(np.unique(output.expected[mask])) < 3:
             continue
         got = output.got[mask]
         for there in range(window):
-            wanted = output.expected[(place == there) & (np.arange(size) < whole)]
+            wanted = output.expected[(position == there) & (np.arange(size) < whole)]
             agree = classify_differences(output.fmt, match, policy.nan, wanted, got) == Difference.SAME
             if there != here and agree.all():
                 found.append((here, there, mask))

@@ -113,8 +113,8 @@ def _at(offender: Offender) -> str:
 def _offender_lines(offender: Offender, pack: int) -> list[str]:
     names = [*offender.inputs, "expected", "got"]
     width = max(len(n) for n in names)
-    place = f", place {offender.place} in its pack" if pack > 1 or offender.place else ""
-    lines = [f"    output {offender.output}, {_at(offender)}{place}"]
+    position_text = f", place {offender.place} in its pack" if pack > 1 or offender.place else ""
+    lines = [f"    output {offender.output}, {_at(offender)}{position_text}"]
     lines += [f"    {n:<{width}}  {b.bits}  {b.value}" for n, b in offender.inputs.items()]
     lines.append(f"    {'expected':<{width}}  {offender.expected.bits}  {offender.expected.value}")
     lines.append(f"    {'got':<{width}}  {offender.got.bits}  {offender.got.value}")

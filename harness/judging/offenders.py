@@ -113,8 +113,8 @@ def _places(
         [named[str(dim)]] if named.get(str(dim), size) < size else range(size)
         for dim, size in zip(argument.dims, units, strict=True)
     ]
-    for place in itertools.islice(itertools.product(*choices), SHOWN_OF_A_SLICE):
-        yield f"[{', '.join(map(str, place))}]", int(np.ravel_multi_index(place, tuple(units)))
+    for position in itertools.islice(itertools.product(*choices), SHOWN_OF_A_SLICE):
+        yield f"[{', '.join(map(str, position))}]", int(np.ravel_multi_index(position, tuple(units)))
 
 
 # The bits above a code in its slot ---------------------------------------------------------------------------------

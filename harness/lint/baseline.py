@@ -95,8 +95,8 @@ class LintBaseline:
         for finding in ungrouped(report.findings):
             if finding.rule not in ABOUT_FILES:
                 path = self.relative(finding.path)
-                words = (finding.rule, finding.severity, finding.message)
-                counts[KnownFinding(path, *words, fingerprint(finding), 0)] += 1
+                content = (finding.rule, finding.severity, finding.message)
+                counts[KnownFinding(path, *content, fingerprint(finding), 0)] += 1
         merged: dict[tuple[str, str], KnownFinding] = {}
         for each, number in counts.items():  # messages that differ in line numbers alone have one fingerprint
             number += merged[each.key].count if each.key in merged else 0
@@ -156,10 +156,10 @@ def _entry(file: str, number: int, value: Any) -> KnownFinding:
 def fingerprint(finding: Finding) -> str:
     """What identifies a finding within its file, whatever its lines."""
     snippet = finding.snippet
-    words, instead = (_LINES.sub("line N", text) for text in (finding.message, finding.instead))
+    message, instead = (_LINES.sub("line N", text) for text in (finding.message, finding.instead))
     before = "".join(snippet.asm[: _offset(finding)].split())
     identity = (
-        finding.rule, finding.severity, words, instead, _lines(snippet.asm), snippet.constraints,
+        finding.rule, finding.severity, message, instead, _lines(snippet.asm), snippet.constraints,
         snippet.convention, snippet.pure, snippet.pack, snippet.outputs, snippet.inputs, snippet.exact, snippet.ftz,
         finding.asm_line > 0, len(before),
     )  # fmt: skip

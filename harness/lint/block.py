@@ -47,10 +47,10 @@ class NumberedForm:
 def triton_form(snippet: Snippet) -> NumberedForm:
     """The snippet in Triton's spelling. Only the convention "cuda" is spelled differently."""
     try:
-        found = spelled(snippet.asm, snippet.constraints, snippet.convention, lenient=True)
+        form = spelled(snippet.asm, snippet.constraints, snippet.convention, lenient=True)
     except PtxError:
         return NumberedForm(snippet.asm, snippet.constraints)  # the rule `constraints` says why
-    return NumberedForm(found.text, found.constraints, found.moves)
+    return NumberedForm(form.text, form.constraints, form.moves)
 
 
 ASSUMED = 1
@@ -98,8 +98,8 @@ class LintedBlock:
     @cached_property
     def inserts_text(self) -> bool:
         """Whether an operand of a CUDA statement is text under `"C"`, which nobody knows here."""
-        words = self.snippet.constraints.split(",")
-        return self.snippet.convention == "cuda" and any(w.strip().lstrip("=+&") == "C" for w in words)
+        letters = self.snippet.constraints.split(",")
+        return self.snippet.convention == "cuda" and any(w.strip().lstrip("=+&") == "C" for w in letters)
 
     @cached_property
     def _tree(self) -> tuple[CodeBlock, Source] | PtxError:

@@ -27,8 +27,8 @@ def lint_together(snippets: Sequence[Snippet], chosen: Iterable[str] | None = No
     blocks: list[LintedBlock] = []
     for snippet in snippets:
         blocks.append(LintedBlock(snippet, blocks))
-    found = [finding for block in blocks for each in checks for finding in _checked(each, block)]
-    return sorted(dict.fromkeys(found), key=lambda f: f.key)
+    findings = [finding for block in blocks for each in checks for finding in _checked(each, block)]
+    return sorted(dict.fromkeys(findings), key=lambda f: f.key)
 
 
 def grouped(findings: Iterable[Finding]) -> list[Finding]:
@@ -40,8 +40,8 @@ def grouped(findings: Iterable[Finding]) -> list[Finding]:
     groups: dict[tuple[str, ...], list[Finding]] = {}
     for each in findings:
         variant = f"{each.snippet.group}[{each.snippet.function}]" if each.snippet.group else ""
-        words = (each.rule, each.severity, each.path, variant, each.message, each.why, each.instead)
-        groups.setdefault(words, []).append(each)
+        content = (each.rule, each.severity, each.path, variant, each.message, each.why, each.instead)
+        groups.setdefault(content, []).append(each)
     ordered = [sorted(group, key=lambda f: f.key) for group in groups.values()]
     kept = [
         replace(first, places=tuple((f.line, f.column) for f in rest), others=tuple(rest)) for first, *rest in ordered
@@ -59,10 +59,10 @@ def ungrouped(findings: Iterable[Finding]) -> Iterator[Finding]:
 def _checked(each: Rule, block: LintedBlock) -> list[Finding]:
     """The findings of one rule. If the rule raises, that becomes a finding of the rule `internal`."""
     try:
-        return [placed(block.snippet, each, found) for found in each.check(block)]
+        return [placed(block.snippet, each, finding) for finding in each.check(block)]
     except Exception as error:
-        words = error.message if isinstance(error, PtxError) else unexpected(error, f"the rule {each.name}").message
-        return [placed(block.snippet, rules()["internal"], Found(None, f"rule {each.name}: {words}"))]
+        message = error.message if isinstance(error, PtxError) else unexpected(error, f"the rule {each.name}").message
+        return [placed(block.snippet, rules()["internal"], Found(None, f"rule {each.name}: {message}"))]
 
 
 def placed(snippet: Snippet, each: Rule, found: Found) -> Finding:

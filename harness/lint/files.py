@@ -64,8 +64,8 @@ def sources(paths: Iterable[Path], configuration: Configuration, report: Report)
     never left out, unless the options exclude them too (`force_exclude`). Folders that cannot be listed are findings.
     """
     for path in paths:
-        if configuration.options.force_exclude and (words := exclusion(path, configuration, above=True)):
-            report.excluded.append(Note(str(path), 0, f"the given path is excluded: {words}"))
+        if configuration.options.force_exclude and (reason := exclusion(path, configuration, above=True)):
+            report.excluded.append(Note(str(path), 0, f"the given path is excluded: {reason}"))
             continue
         if not path.is_dir():
             yield path
@@ -74,16 +74,16 @@ def sources(paths: Iterable[Path], configuration: Configuration, report: Report)
         for folder, folders, names in os.walk(path, onerror=unlisted.append):
             kept = []
             for name in sorted(n for n in folders if n not in SKIPPED):
-                if words := exclusion(Path(folder, name), configuration):
-                    report.excluded.append(Note(os.path.join(folder, name), 0, words))
+                if reason := exclusion(Path(folder, name), configuration):
+                    report.excluded.append(Note(os.path.join(folder, name), 0, reason))
                 else:
                     kept.append(name)
             folders[:] = kept
             for name in sorted(names):
                 if os.path.splitext(name)[1].lower() not in SUFFIXES:
                     continue
-                if words := exclusion(Path(folder, name), configuration):
-                    report.excluded.append(Note(os.path.join(folder, name), 0, words))
+                if reason := exclusion(Path(folder, name), configuration):
+                    report.excluded.append(Note(os.path.join(folder, name), 0, reason))
                 elif os.path.exists(os.path.join(folder, name)):  # editors lock files by links to nothing
                     yield Path(folder, name)
         for error in unlisted:
@@ -129,8 +129,8 @@ def lint_paths(paths: Iterable[Path], configuration: Configuration | None = None
             content = path.read_bytes()
         except OSError as error:
             if configuration.selection(path).reports("unreadable-file"):
-                words = f"the file cannot be read: {error.strerror}"
-                parts.append(Report(findings=[unreadable(str(path), 0, words)]))
+                message = f"the file cannot be read: {error.strerror}"
+                parts.append(Report(findings=[unreadable(str(path), 0, message)]))
             continue
         if may_hold_asm(content, path.suffix):
             selection, targets = configuration.selection(path), configuration.targets(path)
@@ -250,18 +250,18 @@ def _about_comments(extracted: Extracted, comments: Sequence[Suppression], selec
     ran = set(selection.rules) if selection.rules is not None else {n for n, r in known.items() if r.default}
     path = extracted.file.path
     for comment in comments:
-        words = ""
+        message = ""
         name = "unknown-ignore"
         if comment.problem:
-            words = comment.problem
+            message = comment.problem
         elif comment.rule != ALL and comment.rule not in known:
-            words = f"no rule is called {comment.rule!r}"
+            message = f"no rule is called {comment.rule!r}"
         elif not comment.used and not comment.foreign:
             name = "unused-ignore"
             if selection.complete if comment.rule == ALL else comment.rule in ran:
-                words = f"nothing is found here that {comment.words} would silence; remove it"
-        if words and selection.reports(name):
-            yield _about_file(name, words, path, comment.line, comment.column)
+                message = f"nothing is found here that {comment.words} would silence; remove it"
+        if message and selection.reports(name):
+            yield _about_file(name, message, path, comment.line, comment.column)
 
 
 def _add(report: Report, findings: Sequence[Finding], selection: Selection) -> None:
@@ -407,11 +407,11 @@ def _nolints(file: File, at: int, text: str) -> Iterator[Suppression]:
             yield Suppression(ALL, line, column, covered, covered, comment["word"], foreign=True)
             continue
         for name in (name.strip() for name in comment["names"].split(",")):
-            words = f"{comment['word']}({name})"
+            written = f"{comment['word']}({name})"
             if name == ALL:
-                yield Suppression(ALL, line, column, covered, covered, words, foreign=True)
+                yield Suppression(ALL, line, column, covered, covered, written, foreign=True)
             elif name.startswith(_PREFIX):
-                yield Suppression(name.removeprefix(_PREFIX), line, column, covered, covered, words)
+                yield Suppression(name.removeprefix(_PREFIX), line, column, covered, covered, written)
 
 
 def suppressed(finding: Finding, of_the_file: Sequence[Suppression]) -> bool:

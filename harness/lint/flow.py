@@ -90,8 +90,8 @@ def flow(tree: CodeBlock) -> Flow | None:
                 states[to] = new
                 pending.append(to)
     places = [n for n, item in enumerate(items) if isinstance(item, Instruction)]
-    found = tuple(i for i in items if isinstance(i, Instruction))
-    return Flow(found, tuple(states[n] for n in places), states[len(items)])
+    instructions = tuple(i for i in items if isinstance(i, Instruction))
+    return Flow(instructions, tuple(states[n] for n in places), states[len(items)])
 
 
 def _flat(block: CodeBlock) -> Iterator[Instruction | Label]:

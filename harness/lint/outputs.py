@@ -59,9 +59,9 @@ def _note(note: Note, kind: str) -> str:
 def summary(report: Report) -> str:
     """One line: the number of findings, and how much was examined."""
     counts = Counter(f.severity for f in report.findings)
-    found = ", ".join(_count(counts[s], s) for s in ("error", "warning", "note") if counts[s]) or "nothing found"
+    tally = ", ".join(_count(counts[s], s) for s in ("error", "warning", "note") if counts[s]) or "nothing found"
     if not report.searched and not report.excluded:
-        return found
+        return tally
     looked = f"{_count(report.snippets, 'block')} of asm in {_count(report.files, 'file')}"
     extra = f"; {report.silenced} silenced" if report.silenced else ""
     extra += f"; {report.ignored} ignored by per-file-ignores" if report.ignored else ""
@@ -69,9 +69,9 @@ def summary(report: Report) -> str:
     extra += f"; {len(report.gone)} gone" if report.gone else ""
     extra += f"; {_count(len(report.notes), 'place')} not looked at" if report.notes else ""
     skipped = Counter(n.words for n in report.skipped)
-    extra += "".join(f"; {number} skipped: {words}" for words, number in sorted(skipped.items()))
+    extra += "".join(f"; {number} skipped: {reason}" for reason, number in sorted(skipped.items()))
     extra += f"; {_count(len(report.excluded), 'path')} excluded by settings" if report.excluded else ""
-    return f"{found} in {looked} ({report.searched} searched{extra})"
+    return f"{tally} in {looked} ({report.searched} searched{extra})"
 
 
 def _count(number: int, what: str) -> str:
@@ -192,8 +192,8 @@ def sarif(report: Report) -> str:
 
 
 def _result(finding: Finding, index: int, seen: Counter[str], report: Report) -> dict[str, Any]:
-    words = [finding.message, f"Why: {finding.why}"]
-    words += [f"Instead: {finding.instead}"] if finding.instead else []
+    lines = [finding.message, f"Why: {finding.why}"]
+    lines += [f"Instead: {finding.instead}"] if finding.instead else []
     identity = "\0".join((finding.rule, Path(finding.path).as_posix(), finding.snippet.asm, finding.message))
     seen[identity] += 1
     digest = hashlib.sha256(f"{identity}\0{seen[identity]}".encode("utf-8", "replace")).hexdigest()[:32]
@@ -201,7 +201,7 @@ def _result(finding: Finding, index: int, seen: Counter[str], report: Report) ->
         "ruleId": finding.rule,
         "ruleIndex": index,
         "level": finding.severity,
-        "message": {"text": sarif_text("\n".join(words))},
+        "message": {"text": sarif_text("\n".join(lines))},
         "partialFingerprints": {"ptxdiffLint/v1": digest},
     }
     if finding.path:
@@ -240,7 +240,7 @@ def github(report: Report) -> str:
     lines = []
     for finding in report.findings:
         title = f"ptxdiff lint: {finding.rule}"
-        words = "\n".join(w for w in (finding.message, f"why: {finding.why}", finding.instead, _more(finding)) if w)
+        message = "\n".join(w for w in (finding.message, f"why: {finding.why}", finding.instead, _more(finding)) if w)
         where = f"file={workflow_property(finding.path)}," if finding.path else ""
         if finding.path and finding.line:
             where += f"line={finding.line},"
@@ -250,7 +250,7 @@ def github(report: Report) -> str:
                 where += f"col={finding.column},"
                 where += f"endColumn={finding.end_column - 1}," if finding.end_column > finding.column else ""
         lines.append(
-            f"::{_COMMAND[finding.severity]} {where}title={workflow_property(title)}::{workflow_data(words[:60_000])}"
+            f"::{_COMMAND[finding.severity]} {where}title={workflow_property(title)}::{workflow_data(message[:60_000])}"
         )
     lines.append(workflow_data(summary(report)))
     return "\n".join(lines)

@@ -31,13 +31,13 @@ LATER = "later"
 @cache
 def _needs() -> dict[str, list[tuple[str, frozenset[str]]]]:
     """By name: a modifier or `ALWAYS`, and the words of which an instruction then has one."""
-    found: dict[str, list[tuple[str, frozenset[str]]]] = {}
+    rows: dict[str, list[tuple[str, frozenset[str]]]] = {}
     for line in DATA.read_text(encoding="utf-8").splitlines():
         title, _, words_of_row = line.partition(": ")
         if title.startswith(f"{NEEDS} "):
             _, name, beside, _ = title.split()
-            found.setdefault(name, []).append((beside, frozenset(words_of_row.split())))
-    return found
+            rows.setdefault(name, []).append((beside, frozenset(words_of_row.split())))
+    return rows
 
 
 @cache

@@ -103,7 +103,7 @@ class EditorSession:
         """A code action for each repair of a finding in the range."""
         uri = params.text_document.uri
         linted = self._linted(uri)
-        found = []
+        repairs = []
         for finding in linted.findings:
             area = self._range(linted, finding)
             if finding.fix is None or not _overlap(area, params.range):
@@ -116,8 +116,8 @@ class EditorSession:
                 title = f"{finding.rule}: {finding.fix.words}"
                 change = types.WorkspaceEdit(changes={uri: edits})
                 solved = [self._diagnostic(linted, finding)]
-                found.append(types.CodeAction(title, types.CodeActionKind.QuickFix, solved, edit=change))
-        return found
+                repairs.append(types.CodeAction(title, types.CodeActionKind.QuickFix, solved, edit=change))
+        return repairs
 
     def hover(self, params: types.HoverParams) -> types.Hover | None:
         """The pages of the rules that have a finding at a place."""
@@ -170,10 +170,10 @@ class EditorSession:
         return linted
 
     def _diagnostic(self, linted: LintedDocument, finding: Finding) -> types.Diagnostic:
-        words = [finding.message, f"Why: {finding.why}", f"Instead: {finding.instead}" if finding.instead else ""]
+        lines = [finding.message, f"Why: {finding.why}", f"Instead: {finding.instead}" if finding.instead else ""]
         return types.Diagnostic(
             self._range(linted, finding),
-            "\n".join(filter(None, words)),
+            "\n".join(filter(None, lines)),
             severity=_SEVERITIES[finding.severity],
             code=finding.rule,
             source=_SOURCE,

@@ -162,10 +162,10 @@ _READS_CARRY = frozenset(("addc", "subc", "madc"))
 
 def _carries(block: LintedBlock) -> list[str]:
     """What the block does with the carry, in order: `reads` and `writes`."""
-    found = []
+    carries = []
     for node in block.instructions:
-        found += ["reads"] * (node.opcode in _READS_CARRY) + ["writes"] * ("cc" in node.modifiers)
-    return found
+        carries += ["reads"] * (node.opcode in _READS_CARRY) + ["writes"] * ("cc" in node.modifiers)
+    return carries
 
 
 def takes_carry(block: LintedBlock) -> bool:
@@ -297,8 +297,8 @@ def flows(block: LintedBlock) -> list[ElementFlow]:
     if block.program is None or block.has_constants or trial_target(block) is None:
         return []
     clock = clock_of(block)
-    found = (_flow(block, *reading, clock) for reading in readings(block))
-    return [f for f in found if f is not None]
+    element_flows = (_flow(block, *reading, clock) for reading in readings(block))
+    return [f for f in element_flows if f is not None]
 
 
 def _flow(
@@ -358,10 +358,12 @@ def _results(
     }
     try:
         with uncompiled():
-            found = emulate(_text_of(block), block.constraints, list(given), [_WIDTHS[w] for w in outputs], **options)
+            computed = emulate(
+                _text_of(block), block.constraints, list(given), [_WIDTHS[w] for w in outputs], **options
+            )
     except PtxError:
         return None
-    return list(found)
+    return list(computed)
 
 
 def readings(block: LintedBlock) -> list[tuple[tuple[AsmOperand, ...], list[int], list[int], int]]:
@@ -418,7 +420,7 @@ def path(block: LintedBlock, flows: ElementFlow, source: Element, result: Elemen
 def _traced(block: LintedBlock, flows: ElementFlow, args: Sequence[np.ndarray]) -> tuple[TraceLine, ...] | None:
     outputs = {o.tensor: o.element_width for o in flows.operands if o.output}
     try:
-        found = trace(
+        traced = trace(
             block.text,
             block.constraints,
             list(args),
@@ -430,4 +432,4 @@ def _traced(block: LintedBlock, flows: ElementFlow, args: Sequence[np.ndarray]) 
         )
     except PtxError:
         return None
-    return found.lines
+    return traced.lines

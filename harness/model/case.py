@@ -273,13 +273,13 @@ def _hexadecimal(given: int | Sequence[int]) -> str:
 
 
 def _check_policy_words(where: str, owner: CaseDeclaration | Variant) -> None:
-    words = valid_policy_names()
-    if owner.nan is not None and owner.nan not in words["nan"]:
-        raise CaseError(f"{where}: nan={owner.nan!r}; one of {', '.join(words['nan'])}")
+    policy_names = valid_policy_names()
+    if owner.nan is not None and owner.nan not in policy_names["nan"]:
+        raise CaseError(f"{where}: nan={owner.nan!r}; one of {', '.join(policy_names['nan'])}")
     ftz = [] if owner.ftz is None else owner.ftz.values() if isinstance(owner.ftz, Mapping) else [owner.ftz]
     for word in ftz:
-        if word not in words["ftz"]:
-            raise CaseError(f"{where}: ftz={word!r}; one of {', '.join(words['ftz'])}")
+        if word not in policy_names["ftz"]:
+            raise CaseError(f"{where}: ftz={word!r}; one of {', '.join(policy_names['ftz'])}")
 
 
 def _check_variant(case: CaseDeclaration, where: str, variant: Variant) -> None:

@@ -29,20 +29,20 @@ def constants_of(variant: Variant) -> tuple[int | float, ...]:
 
     A float of PTX (`0f3F800000`) gives its bits as an integer and its value as a float.
     """
-    found: list[int | float] = []
+    numbers: list[int | float] = []
     if isinstance(variant, ComparedPtx):
-        found += variant.numbers
+        numbers += variant.numbers
     elif isinstance(variant, AsmVariant):
         for text in variant.texts.values():
-            found += _of_text(text.text)
+            numbers += _of_text(text.text)
     elif isinstance(variant, PtxVariant):
-        found += _of_text(variant.text)
+        numbers += _of_text(variant.text)
     elif isinstance(variant, PlainVariant | KernelVariant):
         given = variant.constants if isinstance(variant, PlainVariant) else variant.meta
-        found += [n for value in given.values() for n in _of_value(value, set(), 0)]
-        found += _of_value(variant.function, set(), 0)
+        numbers += [n for value in given.values() for n in _of_value(value, set(), 0)]
+        numbers += _of_value(variant.function, set(), 0)
     distinct: dict[tuple[type, int | float], int | float] = {}
-    for n in found:
+    for n in numbers:
         if n and (isinstance(n, float) or abs(n) < 1 << _WIDEST):
             distinct.setdefault((type(n), n), n)
     return tuple(distinct.values())

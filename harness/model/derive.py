@@ -193,9 +193,9 @@ def _letter(fmt: Format) -> str:
 def derive_constraints(case: Case, pack: int) -> str:
     """Constraints for hand-written asm at a pack: registers by format, every output an early clobber."""
     outputs, inputs = _arguments(case)
-    words = [f"=&{_letter(f)}" for f in outputs for _ in range(_registers(f, pack))]
-    words += [_letter(f) for f in inputs for _ in range(_registers(f, pack))]
-    return ",".join(words)
+    registers = [f"=&{_letter(f)}" for f in outputs for _ in range(_registers(f, pack))]
+    registers += [_letter(f) for f in inputs for _ in range(_registers(f, pack))]
+    return ",".join(registers)
 
 
 def operand_bits(instruction: InstructionText) -> tuple[int, int]:

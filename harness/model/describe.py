@@ -81,15 +81,15 @@ def variant_words(loaded: LoadedCase, variant: Variant) -> VariantInfo:
 
 
 def _differing(variant: Variant) -> Iterator[str]:
-    for name, found in (variant.differs or {}).items():
-        if isinstance(found, str):
-            yield f"other bits on {normal(name)}: {found}"
+    for name, reason in (variant.differs or {}).items():
+        if isinstance(reason, str):
+            yield f"other bits on {normal(name)}: {reason}"
 
 
 def _elsewhere(variant: Variant) -> Iterator[str]:
-    for name, found in (variant.differs or {}).items():
-        if not isinstance(found, str):
-            yield f"on {normal(name)} held to {reference_name(found.reference)}: {found.why}"
+    for name, override in (variant.differs or {}).items():
+        if not isinstance(override, str):
+            yield f"on {normal(name)} held to {reference_name(override.reference)}: {override.why}"
 
 
 def _bound(policy: Policies) -> float | None:
@@ -120,5 +120,5 @@ def _meets(policy: Policies) -> str:
 
 def ftz_words(ftz: Mapping[str, FtzPolicy]) -> str:
     """`required`, or by name if they differ: `b required, a never`."""
-    words = set(ftz.values())
-    return words.pop() if len(words) == 1 else ", ".join(f"{n} {w}" for n, w in ftz.items())
+    stated = set(ftz.values())
+    return stated.pop() if len(stated) == 1 else ", ".join(f"{n} {w}" for n, w in ftz.items())

@@ -50,14 +50,14 @@ def asm_calls(dialect: str, with_layouts: str = "") -> tuple[AsmCall, ...]:
     dialect: the kernel in Triton's dialect, with the asm as written. with_layouts: the same kernel once its tensors
     have layouts, which decide how many places of a pack are filled; "" if that does not matter.
     """
-    found: dict[tuple[str, str, int], AsmCall] = {}
+    by_block: dict[tuple[str, str, int], AsmCall] = {}
     for call in _calls(dialect):
-        found.setdefault((call.text, call.constraints, call.pack), replace(call, filled=call.pack))
+        by_block.setdefault((call.text, call.constraints, call.pack), replace(call, filled=call.pack))
     most: dict[tuple[str, str, int], int] = {}
     for call in _calls(with_layouts):
         key = call.text, call.constraints, call.pack
         most[key] = max(most.get(key, 0), call.filled)
-    return tuple(replace(call, filled=most.get(key, call.pack)) for key, call in found.items())
+    return tuple(replace(call, filled=most.get(key, call.pack)) for key, call in by_block.items())
 
 
 def has_packs(dialect: str) -> bool:
@@ -67,22 +67,22 @@ def has_packs(dialect: str) -> bool:
 
 def _calls(dialect: str) -> Iterator[AsmCall]:
     aliases = dict(_ALIAS.findall(dialect)) if "elementwise_inline_asm" in dialect else {}
-    for found in _CALL.finditer(dialect):
-        constraints, pack = _CONSTRAINTS.search(found["fields"]), _PACK.search(found["fields"])
-        types, place = found["types"], ""
+    for match in _CALL.finditer(dialect):
+        constraints, pack = _CONSTRAINTS.search(match["fields"]), _PACK.search(match["fields"])
+        types, location = match["types"], ""
         if at_end := _PLACE_AT_END.search(types):
-            types, place = types[: at_end.start()], _place(at_end[1], aliases)
+            types, location = types[: at_end.start()], _place(at_end[1], aliases)
         given, _, made = types.partition("->")
         many = int(pack[1]) if pack else 1
         outputs = _split(made)
         yield AsmCall(
-            _plain(found["text"]),
+            _plain(match["text"]),
             _plain(constraints[1]) if constraints else "",
             many,
-            "pure = false" not in found["fields"],
+            "pure = false" not in match["fields"],
             tuple(map(_element, _split(given))),
             tuple(map(_element, outputs)),
-            place,
+            location,
             min(many, _own_elements(outputs[0], aliases) or many) if outputs else many,
         )
 
@@ -107,20 +107,20 @@ _TENSOR = re.compile(r"tensor<(?P<shape>(?:\d+x)*)(?P<element>![\w.]+(?:<.*?>)?|
 
 def _element(text: str) -> str:
     """The name of a type's elements; "ptr" for addresses."""
-    found = _TENSOR.match(text)
-    name = found["element"] if found else text
+    match = _TENSOR.match(text)
+    name = match["element"] if match else text
     return "ptr" if name.startswith("!") else name
 
 
 def _place(text: str, aliases: Mapping[str, str]) -> str:
     """`file:line` of a location; of an inlined call that within the function which has the asm."""
     for _ in range(len(aliases) + 1):
-        found = _PLACE.search(text)
-        if found is None:
+        match = _PLACE.search(text)
+        if match is None:
             return ""
-        if found[1]:
-            return f"{_plain(found[1])}:{found[2]}"
-        text = aliases.get(found[3], "")
+        if match[1]:
+            return f"{_plain(match[1])}:{match[2]}"
+        text = aliases.get(match[3], "")
     return ""
 
 
@@ -129,13 +129,13 @@ def _place(text: str, aliases: Mapping[str, str]) -> str:
 
 def _own_elements(text: str, aliases: Mapping[str, str]) -> int | None:
     """How many different elements of a tensor each thread has; None if that is not known. 1 for a scalar."""
-    found = _TENSOR.match(text)
-    if found is None:
+    match = _TENSOR.match(text)
+    if match is None:
         return 1
-    if found["layout"] is None:
+    if match["layout"] is None:
         return None
-    shape = [int(size) for size in found["shape"].split("x") if size]
-    return _of_layout(found["layout"], shape, aliases)
+    shape = [int(size) for size in match["shape"].split("x") if size]
+    return _of_layout(match["layout"], shape, aliases)
 
 
 def _of_layout(layout: str, shape: list[int], aliases: Mapping[str, str]) -> int | None:
@@ -157,11 +157,11 @@ Sides = tuple[list[int], list[int], list[int]]
 def _blocked(layout: str, aliases: Mapping[str, str]) -> Sides | None:
     """By dimension: elements of a thread, threads of a warp, and warps, of a blocked layout or a slice of one."""
     layout = aliases.get(layout, layout)
-    if found := re.match(r"#ttg\.slice<\{dim = (\d+), parent = (.*)\}>$", layout):
-        parent = _blocked(found[2], aliases)
+    if match := re.match(r"#ttg\.slice<\{dim = (\d+), parent = (.*)\}>$", layout):
+        parent = _blocked(match[2], aliases)
         if parent is None:
             return None
-        dim = int(found[1])
+        dim = int(match[1])
         sides = [side[:dim] + side[dim + 1 :] for side in parent]
         return sides[0], sides[1], sides[2]
     if not layout.startswith("#ttg.blocked<") or "CGA" in layout:

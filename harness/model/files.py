@@ -36,13 +36,13 @@ def hidden(path: Path, folder: Path) -> bool:
 
 def folder_of(path: Path, root: Path) -> Path | None:
     """The outermost folder named `cases` that contains a file. Above `root`, only the file's own folder counts."""
-    found = [p for p in path.parents if p.name == FOLDER and (p == path.parent or p.is_relative_to(root))]
-    return found[-1] if found else None
+    folders = [p for p in path.parents if p.name == FOLDER and (p == path.parent or p.is_relative_to(root))]
+    return folders[-1] if folders else None
 
 
 def below(folder: Path) -> list[Path]:
     """The Python files below a folder that are not hidden, sorted by name."""
-    found: list[Path] = []
+    paths: list[Path] = []
     seen: set[str] = set()
     for here, folders, files in os.walk(folder, followlinks=True):
         real = os.path.realpath(here)
@@ -50,9 +50,9 @@ def below(folder: Path) -> list[Path]:
             folders.clear()
             continue
         seen.add(real)
-        found += (Path(here, name) for name in files if name.endswith(".py"))
+        paths += (Path(here, name) for name in files if name.endswith(".py"))
         folders[:] = [f for f in folders if not any(fnmatch.fnmatch(f, pattern) for pattern in NOT_ENTERED)]
-    return sorted(path for path in found if not hidden(path, folder))
+    return sorted(path for path in paths if not hidden(path, folder))
 
 
 def case_files(folder: Path) -> list[Path]:
@@ -88,9 +88,9 @@ def uses_harness(path: Path, roots: Sequence[Path]) -> bool:
         for name in _imports(waiting.pop()):
             if name.partition(".")[0] == _PTXDIFF:
                 return True
-            found = [p for p in _modules(name, roots) if p not in seen]
-            seen.update(found)
-            waiting += found
+            modules = [p for p in _modules(name, roots) if p not in seen]
+            seen.update(modules)
+            waiting += modules
     return False
 
 

@@ -17,10 +17,10 @@ class InstructionText:
 def single_instruction(text: str) -> InstructionText | None:
     """The instruction, if `text` holds exactly one and no block, label, declaration or predicate; else None."""
     bare = re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.S).strip().removesuffix(";").strip()
-    found = re.fullmatch(r"([a-z][\w.:]*)\s+([^;]*)", bare, flags=re.S)
-    if not found or "{" in found[1] or ";" in bare or "@" in bare:
+    match = re.fullmatch(r"([a-z][\w.:]*)\s+([^;]*)", bare, flags=re.S)
+    if not match or "{" in match[1] or ";" in bare or "@" in bare:
         return None
-    return InstructionText(found[1], tuple(split_operands(found[2])))
+    return InstructionText(match[1], tuple(split_operands(match[2])))
 
 
 def split_operands(operands: str) -> list[str]:

@@ -45,8 +45,8 @@ def load(path: Path) -> list[LoadedCase]:
 
     Raises CaseError if the file binds none, or if it cannot be executed, with the line at fault.
     """
-    if found := cases_of(path):
-        return found
+    if loaded_cases := cases_of(path):
+        return loaded_cases
     raise CaseError(
         f"{path}: a case file binds a Case to a name: case = Case(inputs=..., outputs=..., ...). A leading underscore "
         f"hides a Case, and a file that is no case file: _{path.name}"
@@ -61,13 +61,13 @@ def cases_of(path: Path) -> list[LoadedCase]:
     try:
         with staying():
             module = load_module(path)
-        found = {name: with_twins(case) for name, case in cases_in(vars(module)).items()}
+        by_attribute = {name: with_twins(case) for name, case in cases_in(vars(module)).items()}
     except (Exception, SystemExit) as e:  # a file that calls sys.exit would otherwise end this process
         raise CaseError(f"{_place(path, e)}: {_words(path, e)}") from e
     title = (inspect.getdoc(module) or "").partition("\n")[0]
     return [
         LoadedCase(case, path.stem if name == "case" else f"{path.stem}.{name}", name, path, title)
-        for name, case in found.items()
+        for name, case in by_attribute.items()
     ]
 
 
@@ -104,20 +104,20 @@ def cases_in(namespace: Mapping[str, Any]) -> dict[str, Case]:
     """
     public = {name: value for name, value in namespace.items() if not name.startswith("_")}
     known = {id(value) for value in public.values() if isinstance(value, Case)}
-    found: dict[str, Case] = {}
+    by_attribute: dict[str, Case] = {}
     for name, value in public.items():
         if isinstance(value, Case):
-            found[name] = value
+            by_attribute[name] = value
             continue
         for keys, case in _inside(value, ()):
             if id(case) in known:
                 continue
             known.add(id(case))
             attribute = ".".join([name, *(_word(name, key) for key in keys)])
-            if attribute in found:
+            if attribute in by_attribute:
                 raise CaseError(f"two cases in {name} are called {attribute}; use keys that differ in their letters")
-            found[attribute] = case
-    return found
+            by_attribute[attribute] = case
+    return by_attribute
 
 
 def _inside(value: Any, above: tuple[int, ...]) -> Iterator[tuple[tuple[Any, ...], Case]]:
@@ -180,15 +180,15 @@ def in_folder(folder: Path, faults: list[CaseError] | None = None) -> list[Loade
 
     faults: a list that receives the errors instead, one for each such file; the cases of the other files are returned.
     """
-    found: list[LoadedCase] = []
+    loaded_cases: list[LoadedCase] = []
     named: dict[str, Path] = {}
     for file in files.case_files(folder):
         tests = files.is_test_file(file, files.TEST_FILES)  # pytest runs its tests
         with noted(faults):
             for loaded in cases_of(file) if tests else load(file):
                 claim(named, loaded)
-                found.append(loaded)
-    return found
+                loaded_cases.append(loaded)
+    return loaded_cases
 
 
 @contextlib.contextmanager

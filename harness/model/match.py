@@ -50,7 +50,7 @@ class Domain:
         given = MappingProxyType({n: read_only(v) for n, v in values.items()})
         try:
             with np.errstate(all="ignore"):
-                found = np.asarray(self.predicate(given))
+                mask = np.asarray(self.predicate(given))
             shape = np.broadcast_shapes(*(np.shape(v) for v in values.values()))
         except KeyError as e:
             raise DomainError(f"domain {self.text!r}: no input is called {e}; there are {', '.join(values)}") from e
@@ -59,12 +59,12 @@ class Domain:
                 f"domain {self.text!r}: its predicate raised {type(e).__name__}: {e}; "
                 "it gets each input's numbers by name, as a numpy array of float64"
             ) from e
-        if found.dtype != np.bool_ or found.shape not in ((), shape):
+        if mask.dtype != np.bool_ or mask.shape not in ((), shape):
             raise DomainError(
-                f"domain {self.text!r}: its predicate gave {found.dtype} of shape {found.shape}; "
+                f"domain {self.text!r}: its predicate gave {mask.dtype} of shape {mask.shape}; "
                 f"a boolean for each of the {shape} inputs is needed"
             )
-        return np.broadcast_to(found, shape)
+        return np.broadcast_to(mask, shape)
 
     def __and__(self, other: Domain) -> Domain:
         """The inputs in both domains. Raises ValueError for `generated`, which is no set of values."""

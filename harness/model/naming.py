@@ -43,9 +43,9 @@ class Named:
         """Its node id in pytest: `cases/rcp.py::other::rn[sm_90a-emulator]`."""
         path = self.loaded.path
         shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-        words = [str(shown)] + [self.loaded.attribute] * (self.loaded.attribute != "case")
-        place = f"[{self.target}-{self.backend}]" if self.target else ""
-        return "::".join(words + ([] if self.whole else [f"{self.variants[0]}{place}"]))
+        parts = [str(shown)] + [self.loaded.attribute] * (self.loaded.attribute != "case")
+        location = f"[{self.target}-{self.backend}]" if self.target else ""
+        return "::".join(parts + ([] if self.whole else [f"{self.variants[0]}{location}"]))
 
 
 def named(words: Sequence[str], faults: list[CaseError] | None = None) -> list[Named]:
@@ -53,29 +53,29 @@ def named(words: Sequence[str], faults: list[CaseError] | None = None) -> list[N
 
     faults: a list that receives the errors of files that cannot be loaded; the cases of the others are returned.
     """
-    found: list[Named] = []
+    named_cases: list[Named] = []
     last: list[Named] = []
     for word in words:
         bare, target, backend = _placed(word)
         before = [n for n in last if n.whole and bare in n.variants]
         if before and not _is_a_place(bare):
-            found = found[: -len(last)]
+            named_cases = named_cases[: -len(last)]
             last = [_only(n, bare, target, backend) for n in before]
         elif last and all(n.whole for n in last) and "::" not in bare and not _is_a_place(bare):
             raise CaseError(_no_variant(", ".join(n.loaded.name for n in last), bare, last))
         else:
             last = _one_word(bare, target, backend, faults)
-        found += last
-    return found
+        named_cases += last
+    return named_cases
 
 
 def one_variant(words: Sequence[str]) -> Named:
     """The only variant that some words name. Raises CaseError if they name none or several."""
-    found = [replace(n, variants=(v,), whole=False) for n in named(words) for v in n.variants]
-    if len(found) != 1:
-        there = ", ".join(f"{n.loaded.name}::{n.variants[0]}" for n in found)
-        raise CaseError(f"{' '.join(words)} names {len(found)} variants; name one of {there}")
-    return found[0]
+    candidates = [replace(n, variants=(v,), whole=False) for n in named(words) for v in n.variants]
+    if len(candidates) != 1:
+        there = ", ".join(f"{n.loaded.name}::{n.variants[0]}" for n in candidates)
+        raise CaseError(f"{' '.join(words)} names {len(candidates)} variants; name one of {there}")
+    return candidates[0]
 
 
 def agreed(option: str, option_value: str | None, name_value: str) -> str | None:
@@ -86,24 +86,24 @@ def agreed(option: str, option_value: str | None, name_value: str) -> str | None
 
 
 def _placed(word: str) -> tuple[str, str, str]:
-    found = _PLACE.fullmatch(word)
-    if found is None:
+    match = _PLACE.fullmatch(word)
+    if match is None:
         return word, "", ""
     try:
-        return found["rest"], normal(found["target"]), found["backend"]
+        return match["rest"], normal(match["target"]), match["backend"]
     except ValueError as e:
         raise CaseError(f"{word}: {e}") from None
 
 
 def _is_a_place(word: str) -> bool:
     """Whether a word names a file, a folder or a case, instead of a variant of the previous word."""
-    place = word.partition("::")[0]
-    return place.endswith(".py") or Path(place).is_dir() or bool(_cases_called(place))
+    path = word.partition("::")[0]
+    return path.endswith(".py") or Path(path).is_dir() or bool(_cases_called(path))
 
 
 def _one_word(word: str, target: str, backend: str, faults: list[CaseError] | None) -> list[Named]:
-    place, *names = word.split("::")
-    cases = _cases_at(place, None if names else faults)
+    path, *names = word.split("::")
+    cases = _cases_at(path, None if names else faults)
     everything = [Named(c, tuple(c.case.variants), target, backend) for c in cases]
     if not names or not names[0]:
         return everything
@@ -114,12 +114,12 @@ def _one_word(word: str, target: str, backend: str, faults: list[CaseError] | No
     chosen = [_only(n, variant, target, backend) for n in inside if variant in n.variants]
     if chosen:
         return chosen
-    if not of_case and (place.endswith(".py") or Path(place).is_dir()):
+    if not of_case and (path.endswith(".py") or Path(path).is_dir()):
         there = ", ".join(f"{n.loaded.attribute}::{v}" for n in everything for v in n.variants)
         missing = f"no case called {names[0]}, and has no variant {variant!r}"
         near = did_you_mean(variant, [x for n in everything for x in (*n.variants, n.loaded.attribute)])
-        raise CaseError(f"{place} binds {missing}{near}; there are {there}")
-    raise CaseError(_no_variant(place, variant, inside))
+        raise CaseError(f"{path} binds {missing}{near}; there are {there}")
+    raise CaseError(_no_variant(path, variant, inside))
 
 
 def _only(found: Named, variant: str, target: str, backend: str) -> Named:
@@ -148,13 +148,13 @@ def _cases_at(place: str, faults: list[CaseError] | None) -> list[LoadedCase]:
         return [c for f in meant for c in _loaded(f, faults)]
     if path.exists():
         raise CaseError(f"{place} is no Python file; name case files, folders of them, or cases")
-    found = _cases_called(place)
-    if not found:
+    called = _cases_called(place)
+    if not called:
         here = [f.stem for f in _here()]
         names = ", ".join(here) or "none: there is no folder ./cases"
         near = did_you_mean(place, here)
         raise CaseError(f"no case is called {place!r}{near}; cases here: {names}; no such file or folder: {place}")
-    return found
+    return called
 
 
 def _loaded(file: Path, faults: list[CaseError] | None) -> list[LoadedCase]:
@@ -171,11 +171,11 @@ def _here() -> list[Path]:
 def _cases_called(name: str) -> list[LoadedCase]:
     """The cases in ./cases of a name, or those of the file of that name; only files of such names are loaded."""
     claimed: dict[str, Path] = {}
-    found = []
+    loaded_cases = []
     for file in _here():
         if name == file.stem or name.startswith(f"{file.stem}."):
             for loaded in load(file):
                 if name in (loaded.name, file.stem):
                     claim(claimed, loaded)
-                    found.append(loaded)
-    return found
+                    loaded_cases.append(loaded)
+    return loaded_cases

@@ -41,8 +41,8 @@ class Policies:
 
 def differs_on(variant: Variant, target: str) -> str:
     """The declared reason why a variant gives other bits on a target; "" if none is declared."""
-    found = _declared(variant, target)
-    return found if isinstance(found, str) else ""
+    declared = _declared(variant, target)
+    return declared if isinstance(declared, str) else ""
 
 
 def variant_on(variant: Variant, target: str) -> Variant:
@@ -51,12 +51,12 @@ def variant_on(variant: Variant, target: str) -> Variant:
 
     A variant with another reference is another variant, so no cache of a variant's results needs the target in its key.
     """
-    found = _declared(variant, target)
-    if isinstance(found, str):
+    declared = _declared(variant, target)
+    if isinstance(declared, str):
         return variant
     key = (id(variant), target)
     if key not in _on_target:
-        _on_target[key] = (variant, replace(variant, reference=found.reference, meets=None, differs=None))
+        _on_target[key] = (variant, replace(variant, reference=declared.reference, meets=None, differs=None))
     return _on_target[key][1]
 
 
@@ -189,7 +189,7 @@ class _Specification:
         steps, names = self.steps, self.outputs
 
         def through(*codes: Any, **options: Any) -> Any:
-            found: dict[str, Any] = {}
+            by_output: dict[str, Any] = {}
             for (step, outputs), (offset, flush) in zip(steps, readings, strict=True):
                 results = at_offset(step, codes, offset, flush, flushing=bool(options))
                 if len(results) != len(outputs):
@@ -197,11 +197,11 @@ class _Specification:
                         f"then= of through= gave {len(results)} results for {len(outputs)} outputs; return one tensor "
                         f"of codes for each of {', '.join(outputs)}, in this order"
                     )
-                found |= dict(zip(outputs, results, strict=True))
-            if len(found) < len(names):
+                by_output |= dict(zip(outputs, results, strict=True))
+            if len(by_output) < len(names):
                 answer = reference(*codes, **options)
-                found = dict(zip(names, answer, strict=True)) | found
-            return tuple(found[n] for n in names)
+                by_output = dict(zip(names, answer, strict=True)) | by_output
+            return tuple(by_output[n] for n in names)
 
         through.__signature__ = inspect.signature(reference)  # type: ignore[attr-defined]
         through.runs_on = getattr(reference, "runs_on", "torch")  # type: ignore[attr-defined]
@@ -224,14 +224,14 @@ def _readings(step: Approximate) -> list[tuple[int, Flush]]:
     """The distances in ulp of the intermediate values to try, each with how it is flushed; exact ones first."""
     most = offsets(step)
     ordered = sorted(range(-most, most + 1), key=abs)
-    found: list[tuple[int, Flush]] = []
+    readings: list[tuple[int, Flush]] = []
     if step.ftz != "never":
-        found = [(offset, "codes") for offset in ordered]
+        readings = [(offset, "codes") for offset in ordered]
         if _takes_ftz(step.step):
-            found.insert(0, (0, "step"))
+            readings.insert(0, (0, "step"))
     if step.ftz != "required":
-        found += [(offset, "") for offset in ordered]
-    return found
+        readings += [(offset, "") for offset in ordered]
+    return readings
 
 
 def at_offset(
@@ -256,8 +256,8 @@ def at_offset(
         value = value ^ ((value & fmt.magnitude_mask) * is_subnormal(fmt, value))
     arguments = (value,) if parameters_of(step.then) == 1 else (value, *codes)
     options = {"ftz": "results"} if flushing and _takes_ftz(step.then) else {}
-    found = step.then(*arguments, **options)
-    return tuple(found) if isinstance(found, tuple | list) else (found,)
+    results = step.then(*arguments, **options)
+    return tuple(results) if isinstance(results, tuple | list) else (results,)
 
 
 def _copied(codes: Any) -> Any:

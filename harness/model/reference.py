@@ -64,10 +64,10 @@ _SHAPES = re.compile(r"could not be broadcast together|must match the size of te
 
 def _advice(error: Exception) -> str:
     """The end of the message of a reference's error, where it misunderstands what it is given; else ""."""
-    words = str(error)
-    if "read-only" in words:
+    message = str(error)
+    if "read-only" in message:
         return "; a numpy reference's inputs are read-only, so change a copy"
-    if _SHAPES.search(words):
+    if _SHAPES.search(message):
         return (
             "; inputs are int64 codes (bit patterns): numbers of float32 are codes.astype(np.uint32).view(np.float32) "
             "in numpy, and to_float64(F32, codes) of ptxdiff.references.formats in torch"

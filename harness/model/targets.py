@@ -37,10 +37,10 @@ def version_number(version: str) -> tuple[int, ...]:
 
 def capability(target: str) -> int:
     """The number in a target's name: 90 for `sm_90a`. Raises ValueError for anything else."""
-    found = re.fullmatch(r"sm_(\d+)([af]?)", target)
-    if not found:
+    match = re.fullmatch(r"sm_(\d+)([af]?)", target)
+    if not match:
         raise ValueError(f"{target!r} is no target; write one like 'sm_90a' (known: {', '.join(KNOWN)})")
-    return int(found[1])
+    return int(match[1])
 
 
 # developer.nvidia.com/cuda-gpus: the compute capability of each product; a generation's name stands for its data centre

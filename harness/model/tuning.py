@@ -109,5 +109,5 @@ def _label(config: Any, among: Sequence[Any]) -> str:
     """The values of a configuration, and those of its options in which the configurations differ."""
     differing = [n for n in _OPTIONS if len({getattr(c, n, None) for c in among}) > 1]
     values = {**config.kwargs, **{n: getattr(config, n, None) for n in differing}}
-    words = ", ".join(f"{n}={v}" for n, v in values.items())
-    return re.sub(f"[{re.escape(_REFUSED)}]", "-", words)
+    values_text = ", ".join(f"{n}={v}" for n, v in values.items())
+    return re.sub(f"[{re.escape(_REFUSED)}]", "-", values_text)

@@ -64,8 +64,8 @@ def either(*references: Reference) -> Reference:
 
 def alternatives(reference: Reference) -> tuple[Reference, ...]:
     """The specifications of a reference: one, or those given to `either`."""
-    found: tuple[Reference, ...] = getattr(reference, "alternatives", (reference,))
-    return found
+    references: tuple[Reference, ...] = getattr(reference, "alternatives", (reference,))
+    return references
 
 
 @dataclass(frozen=True)

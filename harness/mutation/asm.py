@@ -227,13 +227,13 @@ _COMMUTES = frozenset({"add", "addc", "mul", "mul24", "min", "max", "and", "or",
 
 def mutants(text: str, constraints: str, outputs: int) -> Iterator[AsmMutant]:
     """Every mutant of a text with its constraints. outputs: the number of output operands. Raises PtxError."""
-    found, types = instructions(text)
+    written, types = instructions(text)
     seen = {(text, constraints)}
-    for operator, changes, words in _all(text, constraints, found, types, outputs):
+    for operator, changes, new_constraints in _all(text, constraints, written, types, outputs):
         changed = replaced(text, changes)
         given = constraints
         if operator == "early clobber dropped":
-            changed, given = text, words
+            changed, given = text, new_constraints
         if (changed, given) not in seen:
             seen.add((changed, given))
             yield AsmMutant(operator, _shown(text, changes) if changes else f"{constraints} -> {given}", changed, given)
@@ -241,10 +241,10 @@ def mutants(text: str, constraints: str, outputs: int) -> Iterator[AsmMutant]:
 
 def kernel_mutants(text: str, entry: str | None = None) -> Iterator[KernelMutant]:
     """Every mutant of a kernel in a PTX module. entry: the kernel's name; None for the only one. Raises PtxError."""
-    found, types = kernel_instructions(text, entry)
+    written, types = kernel_instructions(text, entry)
     seen: set[tuple[Change, ...]] = set()
-    for one in found:
-        for operator, changes in (*_of_one(one), *_registers(one, found, types)):
+    for one in written:
+        for operator, changes in (*_of_one(one), *_registers(one, written, types)):
             if changes not in seen:
                 seen.add(changes)
                 yield KernelMutant(operator, _shown(text, changes), changes)
@@ -284,10 +284,14 @@ def _all(text: str, constraints: str, found: list[Written], types: Mapping[str, 
     yield from (("outputs exchanged", c, "") for c in _exchanged(text, range(outputs)))
     count = len(constraints.split(",")) if constraints else 0
     yield from (("arguments exchanged", c, "") for c in _exchanged(text, range(outputs, count)))
-    words = constraints.split(",")
-    for k, word in enumerate(words):
+    constraint_list = constraints.split(",")
+    for k, word in enumerate(constraint_list):
         if "&" in word:
-            yield "early clobber dropped", (), ",".join([*words[:k], word.replace("&", ""), *words[k + 1 :]])
+            yield (
+                "early clobber dropped",
+                (),
+                ",".join([*constraint_list[:k], word.replace("&", ""), *constraint_list[k + 1 :]]),
+            )
 
 
 def _of_one(one: Written) -> Iterator[tuple[str, tuple[Change, ...]]]:
@@ -298,9 +302,9 @@ def _of_one(one: Written) -> Iterator[tuple[str, tuple[Change, ...]]]:
         for word in one.modifiers:
             for other in table.get(word.text[1:], ()):
                 yield operator, ((word, f".{other}"),)
-    for operator, words in DROPPED.items():
+    for operator, dropped in DROPPED.items():
         for word in one.modifiers:
-            if word.text[1:] in words:
+            if word.text[1:] in dropped:
                 yield operator, ((word, ""),)
     for operator, new, opcodes, kinds in ADDED:
         names = [w.text[1:] for w in one.modifiers]
@@ -360,9 +364,9 @@ def _gone(one: Written) -> Iterator[tuple[Change, ...]]:
 
 
 def _immediates(one: Written) -> Iterator[tuple[int, Word, Immediate]]:
-    for place, (word, node) in enumerate(zip(one.operands, one.node.operands, strict=False)):
+    for index, (word, node) in enumerate(zip(one.operands, one.node.operands, strict=False)):
         if isinstance(node, Immediate):
-            yield place, word, node
+            yield index, word, node
 
 
 def _is_selector(one: Written, place: int) -> bool:
@@ -378,15 +382,15 @@ def _is_amount(one: Written, place: int) -> bool:
 
 
 def _constants(one: Written) -> Iterator[tuple[Change, ...]]:
-    for place, word, node in _immediates(one):
-        if _is_selector(one, place) or _is_table(one, place) or _is_amount(one, place):
+    for index, word, node in _immediates(one):
+        if _is_selector(one, index) or _is_table(one, index) or _is_amount(one, index):
             continue
         yield from (((word, new),) for new in _beside(word.text, node))
 
 
 def _amounts(one: Written) -> Iterator[tuple[Change, ...]]:
-    for place, word, node in _immediates(one):
-        if _is_amount(one, place):
+    for index, word, node in _immediates(one):
+        if _is_amount(one, index):
             yield from (((word, new),) for new in _beside(word.text, node))
 
 
@@ -410,8 +414,8 @@ def _beside(text: str, node: Immediate) -> Iterator[str]:
 
 def _selectors(one: Written) -> Iterator[tuple[Change, ...]]:
     """Exchange two neighbouring bytes of a selector, and select for each byte the neighbouring source byte."""
-    for place, word, node in _immediates(one):
-        if _is_selector(one, place) and isinstance(node.value, int):
+    for index, word, node in _immediates(one):
+        if _is_selector(one, index) and isinstance(node.value, int):
             nibbles = [node.value >> 4 * k & 15 for k in range(4)]
             for k in range(3):
                 other = [*nibbles[:k], nibbles[k + 1], nibbles[k], *nibbles[k + 2 :]]
@@ -422,17 +426,17 @@ def _selectors(one: Written) -> Iterator[tuple[Change, ...]]:
 
 def _tables(one: Written) -> Iterator[tuple[Change, ...]]:
     """Flip each of the eight bits of a lop3 table."""
-    for place, word, node in _immediates(one):
-        if _is_table(one, place) and isinstance(node.value, int):
+    for index, word, node in _immediates(one):
+        if _is_table(one, index) and isinstance(node.value, int):
             yield from (((word, f"0x{node.value & 0xFF ^ 1 << k:02x}"),) for k in range(8))
 
 
 def _negated(one: Written) -> Iterator[tuple[Change, ...]]:
     """Negate a predicate among the sources, or drop its negation."""
     takes = {"selp": (3,), "setp": (3,), "set": (3,), "slct": ()}.get(one.opcode.text, ())
-    for place in takes:
-        if place < len(one.operands) and isinstance(one.node.operands[place], Name):
-            word = one.operands[place]
+    for index in takes:
+        if index < len(one.operands) and isinstance(one.node.operands[index], Name):
+            word = one.operands[index]
             yield ((word, word.text[1:] if word.text.startswith("!") else f"!{word.text}"),)
 
 

@@ -54,9 +54,9 @@ class Budget:
 
 def target_of(loaded: LoadedCase, names: Sequence[str]) -> str:
     """The default target: of those that the most variants support, sm_90a, else the latest."""
-    found = Counter(t for n in names for t in policies(loaded.case, loaded.case.variants[n]).targets)
-    most = max(found.values(), default=0)
-    best = [t for t, count in found.items() if count == most]
+    counts = Counter(t for n in names for t in policies(loaded.case, loaded.case.variants[n]).targets)
+    most = max(counts.values(), default=0)
+    best = [t for t, count in counts.items() if count == most]
     return "sm_90a" if "sm_90a" in best or not best else best[-1]
 
 
@@ -95,12 +95,12 @@ def mutate(
         policy = policies(loaded.case, loaded.case.variants[name])
         held.setdefault(id(policy.reference), (policy.reference, []))[1].append(name)
     for given, users in held.values():
-        found = earlier("reference", tuple(users))
-        if found is None:
+        mutation = earlier("reference", tuple(users))
+        if mutation is None:
             subject = Subject(loaded, target, budget.limit, digests)
             fit = [n for n in users if not why_unfit(subject, n)]
-            found = _of_reference(subject, given, users, fit, budget, tell)
-        yield found
+            mutation = _of_reference(subject, given, users, fit, budget, tell)
+        yield mutation
 
 
 def _of_variant(subject: Subject, name: str, budget: Budget, unfit: Callable[[Subject, str], str]) -> Mutation:
@@ -113,14 +113,14 @@ def _of_variant(subject: Subject, name: str, budget: Budget, unfit: Callable[[Su
     tally = _Tally(subject, "asm", name)
     variant = subject.case.variants[name]
     if isinstance(variant, AsmVariant):
-        words = unfit(subject, name)
-        return tally.done(words, started) if words else _of_asm(subject, name, variant, budget, tally)
+        reason = unfit(subject, name)
+        return tally.done(reason, started) if reason else _of_asm(subject, name, variant, budget, tally)
     if kernels.is_given(subject, name):
         return _of_kernels(subject, name, budget, tally, unfit)
     blocks = kernels.blocks_of(subject, name)
-    words = blocks if isinstance(blocks, str) else unfit(subject, name)
-    if words or isinstance(blocks, str):
-        return tally.done(words, started)
+    reason = blocks if isinstance(blocks, str) else unfit(subject, name)
+    if reason or isinstance(blocks, str):
+        return tally.done(reason, started)
     return _of_inline(subject, name, blocks, budget, tally)
 
 
@@ -140,13 +140,13 @@ def _of_kernels(
     started = time.monotonic()
     from ptxdiff.emulator import PtxError
 
-    if words := unfit(subject, name):
-        return tally.done(words, started)
-    found = kernels.kernels_of(subject, name)
-    if isinstance(found, str):
-        return tally.done(found, started)
+    if reason := unfit(subject, name):
+        return tally.done(reason, started)
+    compiled_kernels = kernels.kernels_of(subject, name)
+    if isinstance(compiled_kernels, str):
+        return tally.done(compiled_kernels, started)
     try:
-        every = list(kernels.placed_mutants(found))
+        every = list(kernels.placed_mutants(compiled_kernels))
     except PtxError as e:
         return tally.done(" ".join(str(e).split()), started)
     subject = subject.limited(min(budget.limit, kernels.seconds_of(subject, name)))
@@ -202,9 +202,9 @@ def _of_asm(subject: Subject, name: str, variant: AsmVariant, budget: Budget, ta
             survivors[pack].append((mutant, wrong))
         else:
             tally.add(mutant.operator, mutant.change, trial)
-    for pack, found in survivors.items():
-        settled = settle_asm(subject, name, texts[pack][1], [wrong for _, wrong in found], budget.search)
-        for (mutant, _), settlement in zip(found, settled, strict=True):
+    for pack, surviving in survivors.items():
+        settled = settle_asm(subject, name, texts[pack][1], [wrong for _, wrong in surviving], budget.search)
+        for (mutant, _), settlement in zip(surviving, settled, strict=True):
             tally.settle(mutant.operator, mutant.change, settlement)
     return tally.done("", started)
 
@@ -329,13 +329,13 @@ def _lines_run(
     Mutants of other lines would be equivalent.
     """
     codes = {c: f.__code__ for f in functions for c in _all_codes(f.__code__)}
-    found: set[tuple[types.CodeType, int]] = set()
+    lines_run: set[tuple[types.CodeType, int]] = set()
 
     def trace(frame: types.FrameType, event: str, _: Any) -> Callable[..., Any] | None:
         outer = codes.get(frame.f_code)
         if outer is None:
             return None
-        found.add((outer, frame.f_lineno))
+        lines_run.add((outer, frame.f_lineno))
         return trace
 
     before = sys.gettrace()
@@ -349,7 +349,7 @@ def _lines_run(
                     continue
     finally:
         sys.settrace(before)
-    return found
+    return lines_run
 
 
 def _all_codes(code: types.CodeType) -> Iterator[types.CodeType]:

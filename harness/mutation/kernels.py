@@ -79,15 +79,15 @@ class PlacedMutant:
 
 def kernels_of(subject: Subject, name: str) -> list[Compiled] | str:
     """The kernels of a variant's quick run, one for each text; the reason as a text if one does not compile."""
-    found: dict[str, Compiled] = {}
+    by_text: dict[str, Compiled] = {}
     for _, job in jobs(subject.item(name), subject.backend, "quick"):
         if job is None:
             continue
         made = compile_job(job)
         if isinstance(made, Outcome):
             return f"it does not compile: {made.words}"
-        found.setdefault(made.compilation.ptx, Compiled(made.compilation, job.setup))
-    return list(found.values()) or "it has no kernel"
+        by_text.setdefault(made.compilation.ptx, Compiled(made.compilation, job.setup))
+    return list(by_text.values()) or "it has no kernel"
 
 
 def placed_mutants(kernels: Sequence[Compiled]) -> Iterator[PlacedMutant]:
@@ -106,11 +106,11 @@ def seconds_of(subject: Subject, name: str) -> float:
 
 def try_kernel(subject: Subject, name: str, mutant: PlacedMutant) -> Trial:
     """Run a variant with one of its kernels replaced by a mutant."""
-    if words := _refusal(subject, mutant):
-        return Trial("refused", words)
-    with mutant.in_place() as place:
+    if reason := _refusal(subject, mutant):
+        return Trial("refused", reason)
+    with mutant.in_place() as swap:
         trial = trial_of(subject.run(name))
-    if trial.fate == "survived" and not place.used:
+    if trial.fate == "survived" and not swap.used:
         return Trial("undecided", "no kernel of the run had the text that was changed")
     # A run over the time limit is an error in every run, so no user takes it for a pass.
     return Trial("killed", trial.words) if STILL_RUNNING in trial.words else trial
@@ -172,9 +172,9 @@ def _candidate(subject: Subject, name: str, mutant: PlacedMutant) -> Candidate:
     kernel = mutant.kernel
 
     def ran(inputs: Inputs) -> Outcome:
-        with mutant.in_place() as place:
+        with mutant.in_place() as swap:
             outcome = _ran(subject, name, kernel, inputs)
-        return outcome if place.used else Outcome("not run", "no kernel had the text that was changed")
+        return outcome if swap.used else Outcome("not run", "no kernel had the text that was changed")
 
     def judged(inputs: Inputs) -> Judgement | str:
         with mutant.in_place():
@@ -235,7 +235,7 @@ def blocks_of(subject: Subject, name: str) -> Blocks | str:
     variant = subject.case.variants[name]
     if not isinstance(variant, PlainVariant | KernelVariant):
         return "it has no asm of its own"
-    found: dict[tuple[str, str], None] = {}
+    blocks: dict[tuple[str, str], None] = {}
     for setup in setups_of(subject, name):
         try:
             compiled = compile_job(job_of(subject, name, setup))
@@ -243,8 +243,8 @@ def blocks_of(subject: Subject, name: str) -> Blocks | str:
             return str(e)
         if isinstance(compiled, Outcome):
             return f"it does not compile: {compiled.words}"
-        found |= {(call.text, call.constraints): None for call in compiled.compilation.asm}
-    return tuple(found) or "it has no asm of its own"
+        blocks |= {(call.text, call.constraints): None for call in compiled.compilation.asm}
+    return tuple(blocks) or "it has no asm of its own"
 
 
 def inline_mutants(blocks: Blocks) -> list[InlineMutant]:
@@ -259,8 +259,8 @@ def inline_mutants(blocks: Blocks) -> list[InlineMutant]:
 
 def try_inline(subject: Subject, name: str, mutant: InlineMutant) -> Trial:
     """Run a variant with a mutant in place of its asm."""
-    if words := _inline_refusal(subject, name, mutant):
-        return Trial("refused", words)
+    if reason := _inline_refusal(subject, name, mutant):
+        return Trial("refused", reason)
     with swapping(mutant.swap):
         return trial_of(subject.run(name))
 
@@ -317,18 +317,18 @@ def settle_inline(subject: Subject, name: str, survivors: Sequence[InlineMutant]
     right = Candidate(lambda inputs: ran_as(subject, name, 1, inputs), code=lambda: machine_code(subject, name))
     variant = subject.case.variants[name]
     packs = packs_in_code(variant, [format_of(a).unit_bits for a in subject.case.inputs.values()])
-    words = Words(max(packs), (variant,)) if packs and subject.case.elementwise else None
-    found = settled(subject, search, right, [candidate(m) for m in survivors], words=words)
-    for place, (mutant, settlement) in enumerate(zip(survivors, found, strict=True)):
+    input_words = Words(max(packs), (variant,)) if packs and subject.case.elementwise else None
+    settlements = settled(subject, search, right, [candidate(m) for m in survivors], words=input_words)
+    for index, (mutant, settlement) in enumerate(zip(survivors, settlements, strict=True)):
         same_constraints = mutant.swap.constraints == mutant.swap.new_constraints
         if settlement.fate == "sampled" and not same_constraints:
-            found[place] = _proved_sharing(subject, mutant, search) or settlement
+            settlements[index] = _proved_sharing(subject, mutant, search) or settlement
         elif settlement.fate == "sampled":
             settlement = _proved_alike(_compiled_both(subject, name, mutant), search) or settlement
             if settlement.fate == "sampled" and subject.case.elementwise:
                 settlement = _proved_inline(subject, name, mutant, candidate(mutant), search) or settlement
-            found[place] = settlement
-    return found
+            settlements[index] = settlement
+    return settlements
 
 
 def _proved_sharing(subject: Subject, mutant: InlineMutant, search: Search) -> Settlement | None:
@@ -344,10 +344,10 @@ def _proved_sharing(subject: Subject, mutant: InlineMutant, search: Search) -> S
     if text != mutant.swap.text or not solving.available():
         return None
     try:
-        found = sharing(text, constraints, subject.target)
-        if not found.complete or any(h.tied >= 0 for h in found.hazards):
+        shared = sharing(text, constraints, subject.target)
+        if not shared.complete or any(h.tied >= 0 for h in shared.hazards):
             return None
-        for share in found.assignments:
+        for share in shared.assignments:
             chosen = tuple(sorted(share.items()))
             if changed_by_sharing(text, constraints, subject.target, chosen, (), search.seconds) is not False:
                 return None
@@ -358,7 +358,7 @@ def _proved_sharing(subject: Subject, mutant: InlineMutant, search: Search) -> S
 
 def _compiled_both(subject: Subject, name: str, mutant: InlineMutant) -> list[tuple[Compilation, Compilation]]:
     """The kernels of a variant without and with a mutant, with each setting of fusion; none if one does not compile."""
-    found = []
+    pairs = []
     for setup, fusion in itertools.product(setups_of(subject, name), subject.case.variants[name].fusions):
         job = job_of(subject, name, replace(setup, fusion=fusion))
         right = compile_job(job)
@@ -366,8 +366,8 @@ def _compiled_both(subject: Subject, name: str, mutant: InlineMutant) -> list[tu
             wrong = compile_job(job)
         if isinstance(right, Outcome) or isinstance(wrong, Outcome):
             return []
-        found.append((right.compilation, wrong.compilation))
-    return found
+        pairs.append((right.compilation, wrong.compilation))
+    return pairs
 
 
 def _proved_inline(
@@ -391,5 +391,5 @@ def _proved_inline(
         return Settlement("allowed", f"within the policies for all inputs, proved{by}")
     if proof.verdict != "counterexample":
         return None
-    found = candidate.judged(arrays_of(subject.case.inputs, proof.inputs))
-    return None if isinstance(found, str) or found.passed else missed(found, 1)
+    judged = candidate.judged(arrays_of(subject.case.inputs, proof.inputs))
+    return None if isinstance(judged, str) or judged.passed else missed(judged, 1)

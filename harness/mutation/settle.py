@@ -92,7 +92,7 @@ def settle_asm(
     """Settle the surviving mutants of one text of a variant. The subject's variant `name` is replaced by each."""
     pack = max(packs_of(subject.case, given))
 
-    words = Words(pack, (given, *survivors[:WORDS_OF]))
+    input_words = Words(pack, (given, *survivors[:WORDS_OF]))
 
     def candidate(variant: AsmVariant) -> Candidate:
         def code() -> Code | None:
@@ -115,7 +115,7 @@ def settle_asm(
             subject.put(name, mutant)
             settlements[number] = _settle_sharing(subject, name, mutant, max(packs_of(subject.case, mutant)), search)
     others = [m for number, m in enumerate(survivors) if number not in settlements]
-    rest = iter(settled(subject, search, candidate(given), [candidate(m) for m in others], words=words))
+    rest = iter(settled(subject, search, candidate(given), [candidate(m) for m in others], words=input_words))
     for number, mutant in enumerate(survivors):
         if number not in settlements:
             settlement = next(rest)

@@ -63,19 +63,19 @@ def caches(reference: Callable[..., Any]) -> tuple[Any, ...]:
 
 def functions(reference: Callable[..., Any]) -> list[types.FunctionType]:
     """The functions that a reference reaches: its own first, then those that it names, breadth first."""
-    found: dict[int, types.FunctionType] = {}
+    by_identity: dict[int, types.FunctionType] = {}
     own_module = next((f.__module__ for f in _own(reference)), "")
     waiting = list(_own(reference))
     while waiting:
         function = waiting.pop(0)
         name = function.__module__ or ""
         followed = name == own_module or name.startswith("ptxdiff.references.")
-        if id(function) in found or name in _EXCLUDED or not followed:
+        if id(function) in by_identity or name in _EXCLUDED or not followed:
             continue
-        found[id(function)] = function
+        by_identity[id(function)] = function
         for value in _named(function):
             waiting += _own(value)
-    return list(found.values())
+    return list(by_identity.values())
 
 
 def _own(value: Any) -> Iterator[types.FunctionType]:
@@ -156,10 +156,10 @@ def _definition(function: types.FunctionType) -> ast.FunctionDef | ast.Lambda | 
     except (OSError, TypeError, SyntaxError):
         return None
     code = function.__code__
-    found = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.Lambda) and _is_of(n, code)]
-    if len(found) > 1:  # several lambdas on one line differ in their columns
-        found = [n for n in found if isinstance(n, ast.Lambda) and _spans(n.body, code)]
-    return found[0] if len(found) == 1 else None
+    definitions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.Lambda) and _is_of(n, code)]
+    if len(definitions) > 1:  # several lambdas on one line differ in their columns
+        definitions = [n for n in definitions if isinstance(n, ast.Lambda) and _spans(n.body, code)]
+    return definitions[0] if len(definitions) == 1 else None
 
 
 def _is_of(node: ast.FunctionDef | ast.Lambda, code: types.CodeType) -> bool:
@@ -192,10 +192,10 @@ def _nodes(
         value = getattr(definition, field, None)
         if field in ("annotation", "returns"):
             continue
-        for place, child in enumerate(value) if isinstance(value, list) else ((None, value),):
+        for index, child in enumerate(value) if isinstance(value, list) else ((None, value),):
             if not isinstance(child, ast.AST) or _is_text(child):
                 continue
-            here = (*path, (field, place))
+            here = (*path, (field, index))
             whole = around or child if isinstance(child, ast.expr) else None
             if isinstance(child, ast.expr) and whole is not None:
                 yield here, child, whole
@@ -214,14 +214,14 @@ def _compiled(
 ) -> types.CodeType | None:
     """The function's code with one node replaced; None if its closure would have other names."""
     holder: Any = definition
-    for field, place in path[:-1]:
-        holder = getattr(holder, field) if place is None else getattr(holder, field)[place]
-    field, place = path[-1]
-    before = _put(holder, field, place, new)
+    for field, index in path[:-1]:
+        holder = getattr(holder, field) if index is None else getattr(holder, field)[index]
+    field, index = path[-1]
+    before = _put(holder, field, index, new)
     try:
         return _code_of(function, definition)
     finally:
-        _put(holder, field, place, before)
+        _put(holder, field, index, before)
 
 
 def _put(holder: Any, field: str, place: int | None, node: Any) -> Any:

@@ -59,10 +59,10 @@ class Subject:
 
     def baseline(self, name: str) -> str:
         """The reason why mutants of a variant would be meaningless: it does not pass unchanged; "" if it does."""
-        found = self.run(name)
-        if found.results and all(r.verdict == "pass" for r in found.results):
+        trial_run = self.run(name)
+        if trial_run.results and all(r.verdict == "pass" for r in trial_run.results):
             return ""
-        wrong = next((r for r in found.results if r.verdict != "pass"), None)
+        wrong = next((r for r in trial_run.results if r.verdict != "pass"), None)
         verdict = "nothing ran" if wrong is None else f"{wrong.outcome}: {wrong.words}"
         return f"it does not pass unchanged on {self.target}: {verdict}"
 
@@ -90,12 +90,12 @@ def texts_of(case: Case, variant: AsmVariant) -> Mapping[int, tuple[AsmText, Asm
     if variant.derived_packs and variant.convention == "triton":
         form = asm_form(case, variant, max(packs_of(case, variant)))
         return {1: (AsmText(variant.texts[1].text, form.constraints), variant)}
-    found = {}
+    by_pack = {}
     for pack in packs_of(case, variant):
         form = asm_form(case, variant, pack)
         text = AsmText(form.text, form.constraints)
-        found[pack] = text, replace(variant, texts={pack: text}, derived_packs=(), convention=form.convention)
-    return found
+        by_pack[pack] = text, replace(variant, texts={pack: text}, derived_packs=(), convention=form.convention)
+    return by_pack
 
 
 def mutated(case: Case, variant: AsmVariant, pack: int, given: AsmText, mutant: AsmMutant) -> AsmVariant:
@@ -140,8 +140,8 @@ def trial_of(found: ItemResults) -> Trial:
 
 def try_asm(subject: Subject, name: str, variant: AsmVariant) -> Trial:
     """Run a mutant of asm as the subject's variant `name`, which stays replaced."""
-    if words := refusal(subject, variant):
-        return Trial("refused", words)
+    if reason := refusal(subject, variant):
+        return Trial("refused", reason)
     subject.put(name, variant)
     return trial_of(subject.run(name))
 
@@ -178,7 +178,7 @@ def machine_code(subject: Subject, name: str) -> Code | None:
 
     None must not be compared: two refused texts are not equivalent.
     """
-    found = []
+    codes = []
     for setup in setups_of(subject, name):
         job = job_of(subject, name, setup)
         try:
@@ -188,7 +188,7 @@ def machine_code(subject: Subject, name: str) -> Code | None:
             assembly = assemble(replace(compilation, ptxas=assembler(job.target)))
             if isinstance(assembly, Refusal):
                 return None
-            found.append(loaded_sections(assembly.cubin))
+            codes.append(loaded_sections(assembly.cubin))
         except (ValueError, TypeError, NoTriton):
             return None
-    return tuple(found) or None
+    return tuple(codes) or None

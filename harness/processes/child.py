@@ -182,11 +182,11 @@ def of_target(target: str, prefix: Sequence[str] = (), variables: Mapping[str, s
     if gpu is None:
         return None
     key = (gpu, tuple(prefix))
-    found = _devices.get(key)
-    if found is None or found._owner != os.getpid():
-        found = _devices[key] = Device(gpu, prefix, variables)
-        atexit.register(found.close)
-    return found
+    device = _devices.get(key)
+    if device is None or device._owner != os.getpid():
+        device = _devices[key] = Device(gpu, prefix, variables)
+        atexit.register(device.close)
+    return device
 
 
 def close_all() -> None:
@@ -215,11 +215,11 @@ def begin() -> None:
 def answer(function: str, arguments: tuple[Any, ...]) -> Answer:
     """Call a function, then check that the CUDA context still works."""
     try:
-        found = Answer(resolve(function)(*arguments))
+        reply = Answer(resolve(function)(*arguments))
     except Exception as error:
-        found = Answer(raised=_sendable(error), trace=traceback.format_exc())
+        reply = Answer(raised=_sendable(error), trace=traceback.format_exc())
     lost = _fault()
-    return Answer(found.value, found.raised, found.trace, lost) if lost else found
+    return Answer(reply.value, reply.raised, reply.trace, lost) if lost else reply
 
 
 def _fault() -> str:

@@ -56,15 +56,15 @@ def gpus() -> tuple[Gpu, ...]:
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return ()
     names = names_of(os.environ.get("CUDA_VISIBLE_DEVICES"), len(listed))
-    found = []
+    devices = []
     for visible, facts in zip(names, listed, strict=False):
         number = f"{facts['major']}{facts['minor']}"
         try:
             target = normal(number)
         except ValueError:  # a generation unknown to ptxdiff
             target = f"sm_{number}"
-        found.append(Gpu(visible, facts["name"], facts["uuid"], target, facts["memory"]))
-    return tuple(found)
+        devices.append(Gpu(visible, facts["name"], facts["uuid"], target, facts["memory"]))
+    return tuple(devices)
 
 
 def gpu_visible() -> bool:

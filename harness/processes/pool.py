@@ -338,9 +338,9 @@ def theirs_too(path: Sequence[str]) -> tuple[str, ...]:
     library |= {os.path.realpath(p) for p in (*site.getsitepackages(), site.getusersitepackages())}
 
     def ours(entry: str) -> bool:
-        place = os.path.realpath(entry)
-        inside = any(place == p or place.startswith(f"{p}{os.sep}") for p in library)
-        return inside or place.endswith(".zip") or os.path.isfile(os.path.join(place, "triton", "__init__.py"))
+        path = os.path.realpath(entry)
+        inside = any(path == p or path.startswith(f"{p}{os.sep}") for p in library)
+        return inside or path.endswith(".zip") or os.path.isfile(os.path.join(path, "triton", "__init__.py"))
 
     return tuple(p for p in path if not ours(p))
 

@@ -105,8 +105,8 @@ def nothing_written() -> bool:
 def resolve(function: str) -> Callable[..., Any]:
     """The function with the name "module:name"."""
     module, _, name = function.partition(":")
-    found: Callable[..., Any] = getattr(importlib.import_module(module), name)
-    return found
+    resolved: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    return resolved
 
 
 def answer(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Reply:

@@ -49,24 +49,24 @@ def leading_zeros(a: Term) -> Term:
 def bit_length(a: Term) -> Term:
     """Python's `int.bit_length` of a pattern."""
     width = a.width
-    found = _c(0, width)
+    length = _c(0, width)
     step = 1 << ((a.maybe.bit_length() - 1).bit_length() - 1) if a.maybe > 1 else 0
     while step:
         wide = t.nonzero(t.lshr(a, _c(step, width)))
-        found = t.add(found, t.ite(wide, _c(step, width), _c(0, width)))
+        length = t.add(length, t.ite(wide, _c(step, width), _c(0, width)))
         a = t.ite(wide, t.lshr(a, _c(step, width)), a)
         step >>= 1
-    return t.add(found, t.and_(a, _c(1, width)))
+    return t.add(length, t.and_(a, _c(1, width)))
 
 
 def population(a: Term) -> Term:
     """The number of set bits."""
-    found, step = a, 1
+    counts, step = a, 1
     while step < a.width:
         mask = _c(sum(((1 << step) - 1) << k for k in range(0, a.width, 2 * step)), a.width)
-        found = t.add(t.and_(found, mask), t.and_(t.lshr(found, _c(step, a.width)), mask))
+        counts = t.add(t.and_(counts, mask), t.and_(t.lshr(counts, _c(step, a.width)), mask))
         step *= 2
-    return found
+    return counts
 
 
 def is_nan(a: Term) -> Term:
@@ -122,8 +122,8 @@ def widened(a: Term, exponent_bits: int, mantissa_bits: int) -> Term:
     small = t.ite(t.eq(fraction, _c(0)), _c(0), small)
     top = t.eq(field, _c((1 << exponent_bits) - 1))
     size = t.ite(t.eq(field, _c(0)), small, t.ite(top, _c(_INFINITY), normal))
-    found = t.or_(t.shl(t.zext(sign, 64), _c(63)), size)
-    return t.ite(t.band(top, t.nonzero(fraction)), _c(NAN), found)
+    wide = t.or_(t.shl(t.zext(sign, 64), _c(63)), size)
+    return t.ite(t.band(top, t.nonzero(fraction)), _c(NAN), wide)
 
 
 def narrowed(a: Term, exponent_bits: int, mantissa_bits: int) -> Term:
@@ -164,8 +164,8 @@ def from_integer(a: Term) -> Term:
         up = t.bor(t.ult(_c(0x400), lost), t.band(t.eq(lost, _c(0x400)), t.nonzero(t.and_(kept, _c(1)))))
         kept = t.add(kept, t.as_bits(up, 64))
     exponent = t.shl(t.add(length, _c(1023 - 2)), _c(52))  # the leading one of `kept` adds one
-    found = t.ite(t.eq(size, _c(0)), _c(0), t.add(exponent, kept))
-    return t.or_(found, t.shl(t.as_bits(negative, 64), _c(63)))
+    magnitude = t.ite(t.eq(size, _c(0)), _c(0), t.add(exponent, kept))
+    return t.or_(magnitude, t.shl(t.as_bits(negative, 64), _c(63)))
 
 
 def to_integer(a: Term) -> Term:
@@ -177,8 +177,8 @@ def to_integer(a: Term) -> Term:
     left = t.shl(significand, t.sub(field, _c(1023 + 52)))
     whole = t.ite(t.ult(field, _c(1023 + 52)), right, left)
     whole = t.ite(t.ult(field, _c(1023)), _c(0), whole)
-    found = t.ite(_negative(a), t.neg(whole), whole)
-    return t.ite(t.ult(field, _c(1023 + 63)), found, t.apply(_OUT_OF_RANGE, a))
+    truncated = t.ite(_negative(a), t.neg(whole), whole)
+    return t.ite(t.ult(field, _c(1023 + 63)), truncated, t.apply(_OUT_OF_RANGE, a))
 
 
 _OUT_OF_RANGE = TermFunction("f64.integer_out_of_range", 64, lambda a: 1 << 63)
@@ -277,8 +277,8 @@ def integral(a: Term, rounding: int) -> Term:
         one = FALSE if rounding == 1 else t.band(t.nonzero(size), negative if rounding == 2 else t.bnot(negative))
     rounded = t.shl(t.add(kept, t.as_bits(up, 64)), drop)
     small = t.ite(one, constant(1.0), _c(0))
-    found = t.or_(t.ite(below_one, small, rounded), t.and_(a, _c(1 << 63)))
-    return t.ite(t.ult(field, _c(1023 + 52)), found, a)
+    integral_value = t.or_(t.ite(below_one, small, rounded), t.and_(a, _c(1 << 63)))
+    return t.ite(t.ult(field, _c(1023 + 52)), integral_value, a)
 
 
 def _scaled(a: Term, power: int) -> Term:

@@ -78,10 +78,10 @@ class Thread:
             own = t.zext(t.variable(f"tid.{axis}", bits), 32) if bits else t.const(0, 32)
             if size & (size - 1):
                 known.append(t.ult(own, t.const(size, 32)))
-            place, count = (t.zext(t.variable(f"{n}.{axis}", most), 32) for n in ("ctaid", "nctaid"))
-            known.append(t.ult(place, count))
+            index, count = (t.zext(t.variable(f"{n}.{axis}", most), 32) for n in ("ctaid", "nctaid"))
+            known.append(t.ult(index, count))
             thread.append(own)
-            number.append(place)
+            number.append(index)
             grid.append(count)
         places = places_of(kernel.parameters)
         parameters = []
@@ -94,19 +94,19 @@ class Thread:
 
     def parameter(self, offset: int, size: int) -> Term:
         """Bytes of the parameter area; those between parameters are any."""
-        found = t.const(0, 8 * size)
+        joined = t.const(0, 8 * size)
         for k in range(size):
             byte = self._byte(offset + k)
-            found = t.or_(found, t.shl(t.zext(byte, 8 * size), t.const(8 * k, 8 * size)))
-        for place, value in self.parameters:
-            if place == offset and value.width == 8 * size:
+            joined = t.or_(joined, t.shl(t.zext(byte, 8 * size), t.const(8 * k, 8 * size)))
+        for start, value in self.parameters:
+            if start == offset and value.width == 8 * size:
                 return value
-        return found
+        return joined
 
     def _byte(self, offset: int) -> Term:
-        for place, value in self.parameters:
-            if place <= offset < place + value.width // 8:
-                low = 8 * (offset - place)
+        for start, value in self.parameters:
+            if start <= offset < start + value.width // 8:
+                low = 8 * (offset - start)
                 return t.extract(value, low + 7, low)
         return t.variable(f"between{offset}", 8)
 
@@ -176,8 +176,8 @@ class _KernelLane(Lane):
         access = step.detail
         if access.space not in ("", "global"):
             raise NotModelled(f"{step.bound.spelling}, an access to {access.space} memory")
-        words = {"volatile", "relaxed", "acquire", "release", "mmio"} & set(step.node.modifiers)
-        if words:
+        orders = {"volatile", "relaxed", "acquire", "release", "mmio"} & set(step.node.modifiers)
+        if orders:
             raise NotModelled(f"{step.bound.spelling}, which orders accesses of threads")
         base = self.read(step.sources[0])
         self.undefined = t.bor(self.undefined, t.band(condition, base.doubtful))
@@ -221,13 +221,13 @@ def _ld_param(lane: _KernelLane, step: Step, condition: Term) -> list[MaskedTerm
 
 
 def _special(lane: _KernelLane, step: Step, condition: Term) -> list[MaskedTerm]:
-    found = []
+    patterns = []
     for writer, (name, component) in zip(step.destinations, step.detail, strict=True):
         value = lane.thread.special(name, component)
         if value is None:
             raise NotModelled(f"the special register {name}")
-        found.append(programs.defined(t.extract(value, min(writer.width, 32) - 1, 0)))
-    return found
+        patterns.append(programs.defined(t.extract(value, min(writer.width, 32) - 1, 0)))
+    return patterns
 
 
 def _cvta(lane: _KernelLane, step: Step, condition: Term) -> list[MaskedTerm]:

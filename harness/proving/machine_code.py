@@ -71,9 +71,9 @@ class _MachineThread:
         self.active = TRUE
         grid = {-1 - k: count for k, count in enumerate(thread.grid)}
         self.driver: dict[int, Term] = {}
-        for at, words in driver_words(code.base, thread.block, tuple(grid)).items():
-            for k, word in enumerate(words):
-                opaque = len(words) == 2 or (len(words) == 1 and word > 0)  # a descriptor, or the stack's top
+        for at, parameters in driver_words(code.base, thread.block, tuple(grid)).items():
+            for k, word in enumerate(parameters):
+                opaque = len(parameters) == 2 or (len(parameters) == 1 and word > 0)  # a descriptor, or the stack's top
                 value = t.variable(f"driver{at + 4 * k}", 32) if opaque else grid.get(word, t.const(word, 32))
                 self.driver[at + 4 * k] = value
 
@@ -117,14 +117,14 @@ class _MachineThread:
         if bank == 0:
             if at >= self.code.base:
                 return self.thread.parameter(at - self.code.base, size)
-            words = [self.driver.get(at + k) for k in range(0, max(size, 4), 4)]
-            if at % 4 or size < 4 or any(w is None for w in words):
+            constant_words = [self.driver.get(at + k) for k in range(0, max(size, 4), 4)]
+            if at % 4 or size < 4 or any(w is None for w in constant_words):
                 raise NotModelled(f"c[0x0][0x{at:x}]: what the driver keeps there is not known")
-            found = t.const(0, 8 * size)
-            for k, word in enumerate(words):
+            joined = t.const(0, 8 * size)
+            for k, word in enumerate(constant_words):
                 assert word is not None
-                found = t.or_(found, t.shl(t.zext(word, 8 * size), t.const(32 * k, 8 * size)))
-            return found
+                joined = t.or_(joined, t.shl(t.zext(word, 8 * size), t.const(32 * k, 8 * size)))
+            return joined
         held = self.code.banks.get(bank, b"")
         if at < 0 or at + size > len(held):
             raise NotModelled(f"c[0x{bank:x}][0x{at:x}]: the cubin has no such constant")
@@ -213,14 +213,14 @@ class _MachineThread:
         results = [build(f, *values) for f in step.functions]
         for function, value in zip(step.functions, results, strict=True):
             self.computed.append((step.instruction.text, function, values, value))
-        for (kind, place), value in zip(step.destinations, results, strict=True):
+        for (kind, destination), value in zip(step.destinations, results, strict=True):
             if kind == "R2":
                 low, high = t.extract(value, 31, 0), t.extract(value, 63, 32)
-                self.write(place.kind, place.number, low, condition)
-                if place.number >= 0:
-                    self.write(place.kind, place.number + 1, high, condition)
+                self.write(destination.kind, destination.number, low, condition)
+                if destination.number >= 0:
+                    self.write(destination.kind, destination.number + 1, high, condition)
             else:
-                self.write(place.kind, place.number, value, condition)
+                self.write(destination.kind, destination.number, value, condition)
 
     def fetched(self, source: SourceFetch) -> Term:
         """A source with its signs: the same as `SourceFetch.lanes` on terms."""
@@ -360,8 +360,8 @@ def _predicates(machine: _MachineThread, step: MachineStep, condition: Term) -> 
 
 
 def _to_uniform(machine: _MachineThread, step: MachineStep, condition: Term) -> None:
-    place, source = step.instruction.operands
-    machine.write("UR", place.number, machine.read("R", source.number), condition)
+    destination, source = step.instruction.operands
+    machine.write("UR", destination.number, machine.read("R", source.number), condition)
 
 
 def _memory(machine: _MachineThread, step: MachineStep, condition: Term) -> None:
@@ -384,11 +384,11 @@ def _memory(machine: _MachineThread, step: MachineStep, condition: Term) -> None
         return
     if machine.stores:
         raise NotModelled(f"{text} after a store, which may have changed what it reads")
-    found = machine.loaded(condition, address, step.size)
-    if found is None:
+    loaded = machine.loaded(condition, address, step.size)
+    if loaded is None:
         raise NotModelled(f"{text}, a load that the PTX does not have")
-    machine.loads.append(Load(condition, address, found.value))
-    _spread(machine, step.data, found.value, step.size, step.signed, condition)
+    machine.loads.append(Load(condition, address, loaded.value))
+    _spread(machine, step.data, loaded.value, step.size, step.signed, condition)
 
 
 def _stored(machine: _MachineThread, step: control.MemoryAccess) -> Term:

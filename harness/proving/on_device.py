@@ -26,17 +26,17 @@ from ptxdiff.proving.search import Verdict
 
 def gpu_for(target: str) -> Backend | None:
     """This machine's GPU of a target; None if there is none."""
-    found = create("gpu")
-    return None if found.unavailable(target) else found
+    device = create("gpu")
+    return None if device.unavailable(target) else device
 
 
 def arrays_of(formats: Mapping[str, Any], units: Mapping[str, Sequence[int]]) -> dict[str, Any]:
     """Storage units as arrays in the formats' dtypes, by name. formats: the arguments of a case."""
-    found = {}
+    arrays = {}
     for name, argument in formats.items():
         kind = np.dtype(format_of(argument).numpy_dtype())
-        found[name] = np.array(units[name], f"u{kind.itemsize}").view(kind)
-    return found
+        arrays[name] = np.array(units[name], f"u{kind.itemsize}").view(kind)
+    return arrays
 
 
 def by_rules(loaded: LoadedCase, name: str, found: Verdict, device: Backend) -> Verdict:

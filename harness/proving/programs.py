@@ -104,10 +104,10 @@ def run(
         register = lane.registers[slot] or _lost(operand.width)
         width = operand.element_width
         for k in range(operand.count):
-            place = operand.first + k
+            position = operand.first + k
             low = k * width
             element, mask = (element_of(v, low, width) for v in (register.value, register.undefined))
-            elements[operand.tensor][place] = element
+            elements[operand.tensor][position] = element
             undefined = t.bor(undefined, t.nonzero(mask))
     elements_of_outputs = tuple(tuple(e for e in row if e is not None) for row in elements)
     assert all(len(row) == pack for row in elements_of_outputs)

@@ -40,17 +40,17 @@ def ways(goals: Iterable[Term]) -> list[Way]:
     """The ways of asking that differ for these terms, the cheapest first."""
     goals = list(goals)
     used = t.functions(goals)
-    found: list[Way] = ["products"] if any(_is_wide_product(x) for x in t.ordered(goals)) else []
+    possible: list[Way] = ["products"] if any(_is_wide_product(x) for x in t.ordered(goals)) else []
     if any(_is_linear(x) for x in t.ordered(goals)):
-        found.append("integers")
-    found.append("uninterpreted")
+        possible.append("integers")
+    possible.append("uninterpreted")
     if any(f.expand is not None for f in used):
-        found.append("doubles")
+        possible.append("doubles")
     if any(f.theory is not None or f.expand is not None for f in used):
-        found.append("floats")
+        possible.append("floats")
     if any(f.expand is not None and f.theory is not None for f in used):
-        found.append("bits")
-    return found
+        possible.append("bits")
+    return possible
 
 
 def expanded(roots: Iterable[Term], all_of_them: bool) -> list[Term]:
@@ -106,24 +106,24 @@ def _by_words(a: Term, b: Term) -> Term:
             return t.sub(_by_words(t.zext(one.args[0], width), other), excess)
     total = t.const(0, width)
     for low, first in _words(a):
-        for place, second in _words(b):
-            if low + place < width:
+        for shift, second in _words(b):
+            if low + shift < width:
                 one = t.apply(_PRODUCT, *sorted((first, second), key=lambda x: (x.op == "const", x.number)))
                 most = t.const(first.maybe * second.maybe, one.width)
                 one = t.ite(t.ult(most, one), most, one)  # a product is never more, which sums of products rely on
                 wide = t.extract(one, width - 1, 0) if one.width > width else t.zext(one, width)
-                total = t.add(total, t.shl(wide, t.const(low + place, width)))
+                total = t.add(total, t.shl(wide, t.const(low + shift, width)))
     return total
 
 
 def _words(a: Term) -> list[tuple[int, Term]]:
     """The words of a number that are not zero, each with its place."""
-    found = []
+    nonzero = []
     for low in range(0, a.width, WORD):
         word = t.zext(t.extract(a, min(low + WORD, a.width) - 1, low), WORD)
         if word.constant != 0:
-            found.append((low, word))
-    return found
+            nonzero.append((low, word))
+    return nonzero
 
 
 def query(goal: Term, assumptions: Iterable[Term], way: Way) -> Query:

@@ -40,14 +40,14 @@ def of_block(
             width = REGISTER_WIDTH[constraint.letter]
             lane.registers[slot] = programs.defined(t.variable(f"r{number}", 0 if width == 1 else width))
     lane.run()
-    found = {}
+    by_operand = {}
     for number, (constraint, slot) in enumerate(zip(parsed, block.slots, strict=True)):
         if constraint.output:
             width = REGISTER_WIDTH[constraint.letter]
             width = 0 if width == 1 else width
             lost = MaskedTerm(t.const(0, width), t.const(t.ones(width), width))
-            found[number] = lane.registers[slot] or lost
-    return BlockOutputs(found, lane.undefined)
+            by_operand[number] = lane.registers[slot] or lost
+    return BlockOutputs(by_operand, lane.undefined)
 
 
 def changed_by_sharing(
@@ -91,8 +91,8 @@ def changed_by_sharing(
 def never_written(masks: Sequence[Term], seconds: float) -> list[bool]:
     """Of masks of undefined bits, whether all bits are undefined for all inputs."""
     search = ProofSearch(seconds, ())
-    found = []
+    unwritten = []
     for mask in masks:
         written = t.bnot(mask) if mask.width == 0 else t.bnot(t.eq(mask, t.const(t.ones(mask.width), mask.width)))
-        found.append(search.refute(written, (), lambda *_: None, lambda asked: None) is None)
-    return found
+        unwritten.append(search.refute(written, (), lambda *_: None, lambda asked: None) is None)
+    return unwritten

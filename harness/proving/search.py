@@ -116,9 +116,9 @@ class ProofSearch:
                     last = f"time: {way} took more than {share:.0f} s"
                     waiting.append(way)
                     continue
-                found = believed(answer.model, asked.exact)
-                if found is not None:
-                    return found
+                verdict = believed(answer.model, asked.exact)
+                if verdict is not None:
+                    return verdict
                 settled = left_open(asked) or settled
                 if settled and not waiting:
                     return Verdict("not settled", settled)

@@ -77,13 +77,13 @@ def ask(query: Query, seconds: float, solvers: Sequence[str] = ()) -> SolverAnsw
                 if process.poll() is None:
                     continue
                 del running[name]
-                found = _read(name, process, seconds)
-                if isinstance(found, str):
-                    faults.append(found)
-                elif found.answer != "unknown":
-                    return found
+                reply = _read(name, process, seconds)
+                if isinstance(reply, str):
+                    faults.append(reply)
+                elif reply.answer != "unknown":
+                    return reply
                 else:
-                    unknown = found
+                    unknown = reply
             if time.monotonic() > latest:
                 return SolverAnswer("unknown", seconds, "+".join(solvers))
             time.sleep(0.005)
@@ -118,16 +118,16 @@ def _read(name: str, process: subprocess.Popen[str], seconds: float) -> SolverAn
     assert process.stdout is not None
     assert process.stderr is not None
     with process.stdout as out, process.stderr as err:
-        text, words = out.read(), err.read()
+        text, errors = out.read(), err.read()
     if process.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
         return SolverAnswer("unknown", seconds, name)
     if process.returncode != 0 or not text:
-        lines = words.strip().splitlines()
+        lines = errors.strip().splitlines()
         return f"{name} ended with {process.returncode}: {lines[-1] if lines else 'no words'}"
     try:
-        found = json.loads(text)
+        reply = json.loads(text)
     except ValueError:
-        found = {}
-    if not isinstance(found, dict) or found.get("answer") not in ANSWERS:
+        reply = {}
+    if not isinstance(reply, dict) or reply.get("answer") not in ANSWERS:
         return f"{name} gave no answer: {text.strip()[:80]}"
-    return SolverAnswer(found["answer"], found["seconds"], name, found["model"])
+    return SolverAnswer(reply["answer"], reply["seconds"], name, reply["model"])

@@ -74,8 +74,8 @@ def function(operation: str, exponent_bits: int, mantissa_bits: int, rounding: i
         source, fixed = _SOURCE[operation, mantissa_bits == 23]
         type = FORMATS[exponent_bits, mantissa_bits]
         constants = {"rnd": rounding, "ftz": int(ftz), "type": type, "sat": 0, "relu": 0, "oob": 0}
-        found = definitions.interpreted(source, [*wide, *(t.const(constants[name], 64) for name in fixed)])
-        return t.extract(definitions.integer(found), width - 1, 0)
+        result = definitions.interpreted(source, [*wide, *(t.const(constants[name], 64) for name in fixed)])
+        return t.extract(definitions.integer(result), width - 1, 0)
 
     name = f"ieee.{operation}.{exponent_bits}.{mantissa_bits}.{_NAMES[rounding]}{'.ftz' if ftz else ''}"
     nan = (1 << (width - 1)) - 1
@@ -134,9 +134,9 @@ def _with_sign(
 
     def rounded(mode: str) -> Term:
         # A magnitude, or the one NaN: said here, so that the function may stay unknown.
-        found = t.and_(_of_numbers(operation, exponent_bits, mantissa_bits, MODES[mode], ftz, *sizes), size)
+        size_rounded = t.and_(_of_numbers(operation, exponent_bits, mantissa_bits, MODES[mode], ftz, *sizes), size)
         infinity = t.const(((1 << exponent_bits) - 1) << mantissa_bits, width)
-        return t.ite(t.ult(infinity, found), size, found)
+        return t.ite(t.ult(infinity, size_rounded), size, size_rounded)
 
     above, below = {"rn": ("rn", "rn"), "rz": ("rz", "rz"), "rm": ("rz", "rp"), "rp": ("rp", "rz")}[_NAMES[rounding]]
     return t.ite(sign, _negated(rounded(below), top), rounded(above))
@@ -193,13 +193,13 @@ def flushed(a: Term, mantissa_bits: int) -> Term:
 
 
 def _constants(*values: Any) -> list[int] | None:
-    found = [v.constant if isinstance(v, Term) else None for v in values]
-    return None if any(v is None for v in found) else [v for v in found if v is not None]
+    constants = [v.constant if isinstance(v, Term) else None for v in values]
+    return None if any(v is None for v in constants) else [v for v in constants if v is not None]
 
 
 def _patterns(values: tuple[Any, ...], width: int, mantissa_bits: int, ftz: int) -> list[Term]:
-    found = [t.extract(v, width - 1, 0) for v in values]
-    return [flushed(v, mantissa_bits) for v in found] if ftz else found
+    patterns = [t.extract(v, width - 1, 0) for v in values]
+    return [flushed(v, mantissa_bits) for v in patterns] if ftz else patterns
 
 
 def _single(operation: str) -> Callable[..., Term | None]:
@@ -232,14 +232,14 @@ def _half(operation: str) -> Callable[..., Term | None]:
         if not known(operation, exponent_bits, mantissa_bits, 0, bool(ftz)):
             return None
         patterns = _patterns(arguments[:count], 16, mantissa_bits, ftz)
-        found = ieee(operation, exponent_bits, mantissa_bits, 0, bool(ftz), *patterns)
-        nan = t.eq(found, t.const(0x7FFF, 16))
-        result, zero = found, t.const(0, 16)
+        result_bits = ieee(operation, exponent_bits, mantissa_bits, 0, bool(ftz), *patterns)
+        nan = t.eq(result_bits, t.const(0x7FFF, 16))
+        result, zero = result_bits, t.const(0, 16)
         if sat:
             one = t.const(0x3C00, 16)
             result = t.ite(t.ult(one, result), one, result)
         if sat or relu:
-            result = t.ite(t.nonzero(t.extract(found, 15, 15)), zero, result)
+            result = t.ite(t.nonzero(t.extract(result_bits, 15, 15)), zero, result)
         if sat:
             result = t.ite(nan, zero, result)
         if oob:

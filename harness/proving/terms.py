@@ -90,14 +90,14 @@ _known: weakref.WeakValueDictionary[tuple[Any, ...], Term] = weakref.WeakValueDi
 
 def _make(op: str, args: tuple[Term, ...], detail: Any, width: int, maybe: int | None = None) -> Term:
     key = (op, detail, width, *map(id, args))
-    found = _known.get(key)
-    if found is None:
-        found = Term()
-        found.op, found.args, found.detail, found.width = op, args, detail, width
-        found.maybe = ones(width) if maybe is None else maybe
-        found.number, found.parts = next(_numbers), None
-        _known[key] = found
-    return found
+    term = _known.get(key)
+    if term is None:
+        term = Term()
+        term.op, term.args, term.detail, term.width = op, args, detail, width
+        term.maybe = ones(width) if maybe is None else maybe
+        term.number, term.parts = next(_numbers), None
+        _known[key] = term
+    return term
 
 
 def ones(width: int) -> int:
@@ -594,22 +594,22 @@ COMMUTATIVE = frozenset({"and", "or", "xor", "add", "mul", "eq", "band", "bor"})
 
 def digests(roots: Iterable[Term]) -> dict[int, bytes]:
     """By identity, digests of what terms and those below compute: the same for operands of a sum in either order."""
-    found: dict[int, bytes] = {}
+    by_identity: dict[int, bytes] = {}
     for term in ordered(roots):
-        parts = [found[id(a)] for a in term.args]
+        parts = [by_identity[id(a)] for a in term.args]
         if term.op in COMMUTATIVE:
             parts.sort()
         name = term.detail.name if term.op == "apply" else term.detail
         head = repr((term.op, name, term.width)).encode()
-        found[id(term)] = hashlib.sha256(b"".join([head, *parts])).digest()
-    return found
+        by_identity[id(term)] = hashlib.sha256(b"".join([head, *parts])).digest()
+    return by_identity
 
 
 def digest(roots: Iterable[Term]) -> str:
     """A digest of what terms compute: the same in every process."""
     roots = list(roots)
-    found = digests(roots)
-    return hashlib.sha256(b"".join(found[id(r)] for r in roots)).hexdigest()
+    by_identity = digests(roots)
+    return hashlib.sha256(b"".join(by_identity[id(r)] for r in roots)).hexdigest()
 
 
 def functions(roots: Iterable[Term]) -> set[TermFunction]:
@@ -620,12 +620,12 @@ def functions(roots: Iterable[Term]) -> set[TermFunction]:
 def rebuilt(roots: Iterable[Term], replaced: Callable[[Term, tuple[Term, ...]], Term | None]) -> list[Term]:
     """Terms with some of their parts replaced: `replaced` takes a term and its new operands; None keeps it."""
     roots = list(roots)
-    found: dict[int, Term] = {}
+    new_terms: dict[int, Term] = {}
     for term in ordered(roots):
-        args = tuple(found[id(a)] for a in term.args)
+        args = tuple(new_terms[id(a)] for a in term.args)
         new = replaced(term, args)
-        found[id(term)] = new if new is not None else _again(term, args)
-    return [found[id(r)] for r in roots]
+        new_terms[id(term)] = new if new is not None else _again(term, args)
+    return [new_terms[id(r)] for r in roots]
 
 
 _BUILD: dict[str, Callable[..., Term]] = {

@@ -69,43 +69,43 @@ def original(name: str, *args: Any, **options: Any) -> Any:
 def _add(a: Any, b: Any, *, fmt: Any = F32, rounding: Any = "rn", ftz: Any = False) -> Any:
     from ptxdiff.proving import tracing
 
-    found = tracing.ieee("add", (a, b), fmt, rounding, ftz)
-    return found if found is not None else tracing.original("add", a, b, fmt=fmt, rounding=rounding, ftz=ftz)
+    result = tracing.ieee("add", (a, b), fmt, rounding, ftz)
+    return result if result is not None else tracing.original("add", a, b, fmt=fmt, rounding=rounding, ftz=ftz)
 
 
 def _sub(a: Any, b: Any, *, fmt: Any = F32, rounding: Any = "rn", ftz: Any = False) -> Any:
     from ptxdiff.proving import tracing
 
-    found = tracing.ieee("add", (a, b ^ (1 << fmt.sign_shift)), fmt, rounding, ftz)
-    return found if found is not None else tracing.original("sub", a, b, fmt=fmt, rounding=rounding, ftz=ftz)
+    result = tracing.ieee("add", (a, b ^ (1 << fmt.sign_shift)), fmt, rounding, ftz)
+    return result if result is not None else tracing.original("sub", a, b, fmt=fmt, rounding=rounding, ftz=ftz)
 
 
 def _mul(a: Any, b: Any, *, fmt: Any = F32, rounding: Any = "rn", ftz: Any = False) -> Any:
     from ptxdiff.proving import tracing
 
-    found = tracing.ieee("mul", (a, b), fmt, rounding, ftz)
-    return found if found is not None else tracing.original("mul", a, b, fmt=fmt, rounding=rounding, ftz=ftz)
+    result = tracing.ieee("mul", (a, b), fmt, rounding, ftz)
+    return result if result is not None else tracing.original("mul", a, b, fmt=fmt, rounding=rounding, ftz=ftz)
 
 
 def _fma(a: Any, b: Any, c: Any, *, fmt: Any = F32, rounding: Any = "rn", ftz: Any = False) -> Any:
     from ptxdiff.proving import tracing
 
-    found = tracing.ieee("fma", (a, b, c), fmt, rounding, ftz)
-    return found if found is not None else tracing.original("fma", a, b, c, fmt=fmt, rounding=rounding, ftz=ftz)
+    result = tracing.ieee("fma", (a, b, c), fmt, rounding, ftz)
+    return result if result is not None else tracing.original("fma", a, b, c, fmt=fmt, rounding=rounding, ftz=ftz)
 
 
 def _div(a: Any, b: Any, *, fmt: Any = F32, rounding: Any = "rn", ftz: Any = False) -> Any:
     from ptxdiff.proving import tracing
 
-    found = tracing.ieee("div", (a, b), fmt, rounding, ftz)
-    return found if found is not None else tracing.original("div", a, b, fmt=fmt, rounding=rounding, ftz=ftz)
+    result = tracing.ieee("div", (a, b), fmt, rounding, ftz)
+    return result if result is not None else tracing.original("div", a, b, fmt=fmt, rounding=rounding, ftz=ftz)
 
 
 def _sqrt(a: Any, *, fmt: Any = F32, rounding: Any = "rn", ftz: Any = False) -> Any:
     from ptxdiff.proving import tracing
 
-    found = tracing.ieee("sqrt", (a,), fmt, rounding, ftz)
-    return found if found is not None else tracing.original("sqrt", a, fmt=fmt, rounding=rounding, ftz=ftz)
+    result = tracing.ieee("sqrt", (a,), fmt, rounding, ftz)
+    return result if result is not None else tracing.original("sqrt", a, fmt=fmt, rounding=rounding, ftz=ftz)
 
 
 def _to_nearest_even(fmt: Any, source: Any, codes: Any) -> Any:
@@ -206,7 +206,7 @@ def _refuse_dependent(case: Case, reference: Reference) -> None:
     count = min(len(c) // per[n] for n, c in codes.items())
     if count < 2:
         return  # no input of the domain is among those that are tried
-    words = "a reference that gives an input alone another result than among others"
+    reason = "a reference that gives an input alone another result than among others"
     try:
         whole, again = (apply_reference(case, reference, codes) for _ in range(2))
         for k in (0, 1, count // 2, count - 1):
@@ -214,7 +214,7 @@ def _refuse_dependent(case: Case, reference: Reference) -> None:
             for name, codes_alone in alone.items():
                 among = (w[name].reshape(-1)[k * per[name] : (k + 1) * per[name]] for w in (whole, again))
                 if not all(np.array_equal(codes_alone.reshape(-1), a) for a in among):
-                    raise NotModelled(words)
+                    raise NotModelled(reason)
     except ReferenceFault as error:
         raise NotModelled(f"a reference that refuses an input of the domain ({str(error)[:200]})") from error
 
@@ -285,8 +285,8 @@ def domain(case: Case, count: int) -> Any:
 
 def dtype_of(fmt: Format) -> torch.dtype:
     """The integer type of a format's storage unit."""
-    found: torch.dtype = getattr(torch, f"int{max(fmt.unit_bits, 8)}")
-    return found
+    dtype: torch.dtype = getattr(torch, f"int{max(fmt.unit_bits, 8)}")
+    return dtype
 
 
 def _recorded(make_fx: Any, function: Callable[..., Tensor], given: Sequence[Tensor]) -> Any:
@@ -296,8 +296,8 @@ def _recorded(make_fx: Any, function: Callable[..., Tensor], given: Sequence[Ten
     except NotModelled:
         raise
     except Exception as error:
-        words = " ".join(str(error).split())[:200]
-        raise NotModelled(f"the reference cannot be traced ({type(error).__name__}: {words})") from error
+        message = " ".join(str(error).split())[:200]
+        raise NotModelled(f"the reference cannot be traced ({type(error).__name__}: {message})") from error
     graph.graph.eliminate_dead_code()
     return graph
 

@@ -70,12 +70,12 @@ def prove_translation(one: AssembledKernel, search: ProofSearch) -> Verdict:
         readings = [plain]
         if contraction_open(plain.program):
             readings.append(load_kernel(one.text, one.entry, True))
-        found = Verdict("not settled", "nothing was tried")
+        verdict = Verdict("not settled", "nothing was tried")
         for reading in readings:  # a launch may show that ptxas has chosen another one, which is appended
-            found = _by_reading(one, reading, readings, search)
-            if found.verdict == "proved":
+            verdict = _by_reading(one, reading, readings, search)
+            if verdict.verdict == "proved":
                 break
-        return found
+        return verdict
     except NotModelled as reason:
         return Verdict("not settled", f"not modelled: {reason}")
     except PtxError as error:
@@ -117,8 +117,8 @@ def _by_reading(one: AssembledKernel, kernel: Kernel, readings: list[Kernel], se
     sides = _Sides(one, readings, kernel, thread, wanted, made)
     if left := unsettled(made.forms, one.target):
         return Verdict("not settled", f"not taught: {left[0]}, of {len(left)} such forms on {one.target}")
-    found = _stored_alike(sides, search)
-    return replace(found, program=program, rules=_digest(made.stores))
+    verdict = _stored_alike(sides, search)
+    return replace(verdict, program=program, rules=_digest(made.stores))
 
 
 def _possible(assumptions: Sequence[Term]) -> bool:
@@ -215,8 +215,8 @@ def _pairwise(theirs: Sequence[Store], ours: Sequence[Store]) -> Iterator[Term]:
 
 def _anywhere(theirs: Sequence[Store], ours: Sequence[Store]) -> Term:
     """That some byte of memory differs after all stores, or is written by one side alone."""
-    place = t.variable("place", 64)
-    (written, byte), (also, other) = (_at(stores, place) for stores in (theirs, ours))
+    address = t.variable("place", 64)
+    (written, byte), (also, other) = (_at(stores, address) for stores in (theirs, ours))
     return t.bor(t.bnot(t.eq(written, also)), t.band(written, t.bnot(t.eq(byte, other))))
 
 
@@ -249,9 +249,9 @@ def _shown(sides: _Sides, goal: Term, search: ProofSearch) -> Verdict | None:
         if answer.answer == "unsat":
             return None
         if answer.answer == "sat":
-            found = _launched(sides, _numbers(sides, goal, fixed, answer.model))
-            if found is not None:
-                return found
+            verdict = _launched(sides, _numbers(sides, goal, fixed, answer.model))
+            if verdict is not None:
+                return verdict
     return None
 
 
@@ -299,9 +299,9 @@ def _fused_in_part(sides: _Sides, given: Mapping[int, bytes], ours: _Launch) -> 
     pairs = [f.pair for f in fusable(sides.readings[0].program)]
     if len(pairs) < 2:
         return None
-    words = "contraction: ptxas fused some products and sums and not others"
+    reason = "contraction: ptxas fused some products and sums and not others"
     if len(pairs) > MOST_PAIRS:
-        return Verdict("not settled", f"{words}, or the machine code is wrong")
+        return Verdict("not settled", f"{reason}, or the machine code is wrong")
     for count in range(1, len(pairs) + 1):
         for chosen in itertools.combinations(pairs, count):
             kernel = load_kernel(one.text, one.entry, chosen)
@@ -310,7 +310,7 @@ def _fused_in_part(sides: _Sides, given: Mapping[int, bytes], ours: _Launch) -> 
             if not ours.difference(launch):
                 if len(sides.readings) < 2 + len(pairs):
                     sides.readings.append(kernel)
-                return Verdict("not settled", words)
+                return Verdict("not settled", reason)
     return None
 
 
@@ -343,8 +343,8 @@ class _Launch:
     def constraints(self, thread: Thread) -> Iterator[Term]:
         """That the inputs are those of this launch."""
         area = parameter_area(self.one.code.parameters, self.parameters)
-        for place, term in thread.parameters:
-            held = area[place : place + term.width // 8]
+        for offset, term in thread.parameters:
+            held = area[offset : offset + term.width // 8]
             yield t.eq(term, t.const(int.from_bytes(held, "little"), term.width))
         for term, count in zip(thread.grid, (*self.one.grid, 1, 1), strict=False):
             yield t.eq(term, t.const(count, 32))

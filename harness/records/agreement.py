@@ -47,8 +47,8 @@ class Split:
         return ", ".join(f"{n}={b.bits}" for n, b in self.first.first.inputs.items()) if self.first else ""
 
     def __str__(self) -> str:
-        words = " | ".join(", ".join(group) for group in self.groups)
-        text = f"{self.case}: {self.what} gives different bits: {words} ({self.setups} setups)"
+        groups_text = " | ".join(", ".join(group) for group in self.groups)
+        text = f"{self.case}: {self.what} gives different bits: {groups_text} ({self.setups} setups)"
         if self.first is not None:
             first = self.first.first
             where = self.inputs or f"code {first.index} of {first.output}"
@@ -134,10 +134,10 @@ def _label(key: Key) -> str:
 
 def _failing(members: Iterable[Result]) -> tuple[str, ...]:
     """The labels of the members that fail, expected failures included."""
-    words = {
+    labels = {
         f"{r.key.variant} {_label(r.key)}" + " (expected)" * r.expected_failure for r in members if r.verdict == "fail"
     }
-    return tuple(sorted(words))
+    return tuple(sorted(labels))
 
 
 # The evidence of passes, in words ----------------------------------------------------------------------------------
@@ -158,10 +158,10 @@ def _evidence(result: Result) -> str:
 
 def beside(counts: Mapping[str, int]) -> str:
     """The counts in parentheses, to follow the number of passes: ` (3 hardware, 2 model)`; "" for none."""
-    words = [
+    counts_text = [
         f"{counts[name]:,} {'without evidence' if name == 'none' else name}" for name in _ORDER if counts.get(name)
     ]
-    return f" ({', '.join(words)})" if words else ""
+    return f" ({', '.join(counts_text)})" if counts_text else ""
 
 
 def passes(results: Iterable[Result]) -> str:

@@ -293,8 +293,8 @@ def _speed(old: Iterable[Timing], new: Iterable[Timing]) -> Iterator[Change]:
         if a.timer != b.timer:
             yield Change("speed", b.key, detail=f"timed by {a.timer}, then by {b.timer}: not compared")
             continue
-        if words := elsewhere(a, b):
-            yield Change("speed", b.key, detail=f"{words}: not compared")
+        if difference := elsewhere(a, b):
+            yield Change("speed", b.key, detail=f"{difference}: not compared")
             continue
         found = b.beside(a, least=BETWEEN_RUNS)
         if found.verdict in ("slower", "faster"):
@@ -330,8 +330,8 @@ def _in_registers(old: Iterable[InRegisters], new: Iterable[InRegisters]) -> Ite
         unit = UNITS[b.mode]
         if fewer := lost(a, b):
             yield Change("loop", b.key, detail=", ".join(f"{n} {was:g} → {now:g}" for n, (was, now) in fewer.items()))
-        if words := elsewhere(a, b):
-            yield Change("speed", b.key, detail=f"{words}: not compared")
+        if difference := elsewhere(a, b):
+            yield Change("speed", b.key, detail=f"{difference}: not compared")
             continue
         found = b.beside(a, least=BETWEEN_RUNS)
         if a.results == b.results and found.verdict in ("slower", "faster"):

@@ -173,8 +173,8 @@ def read_lines(path: Path) -> Iterator[Record]:
     """The records of one file. A last line that was cut off is dropped; any other fault raises RecordError."""
     seal, contents = Seal(), Contents()
     for number, (line, last) in enumerate(lines_of(path), 1):
-        if number == 1 and (words := _foreign(line)):
-            raise RecordError(f"{path}:1: {words}")
+        if number == 1 and (foreign := _foreign(line)):
+            raise RecordError(f"{path}:1: {foreign}")
         if last and not line:
             return
         try:
@@ -193,9 +193,9 @@ def read_lines(path: Path) -> Iterator[Record]:
 
 def _foreign(line: bytes) -> str:
     """What a file is that is not a records file of this version, judged by its first line; "" if it is one."""
-    for start, words in _FOREIGN.items():
+    for start, description in _FOREIGN.items():
         if line.startswith(start):
-            return words
+            return description
     if not line.startswith(_BEGIN) and not _BEGIN.startswith(line):  # the second covers a line that was cut off early
         return "not JSON as ptxdiff writes it: no records file, or one that was changed"
     schema = re.match(rb'{"record":"run",.*"schema":(\d{1,9})[,}]', line)
@@ -453,8 +453,8 @@ def _add(known: list[Result], result: Result, where: str) -> None:
             known[k] = replace(other, device=", ".join(devices))
             return
     if known:
-        words = _disagreement([known[0], result]) or f"by {result.ptxas or 'no known assembler'}"
-        result = replace(result, notes=(*result.notes, f"on {where}; {words}"))
+        remark = _disagreement([known[0], result]) or f"by {result.ptxas or 'no known assembler'}"
+        result = replace(result, notes=(*result.notes, f"on {where}; {remark}"))
     known.append(result)
 
 

@@ -47,9 +47,9 @@ class FileLock:
                 if os.path.samestat(os.fstat(held), os.stat(self._beside)):
                     return held
             except BlockingIOError:
-                words = f"{path} is being written by {_holder(held)}; name another file, or wait until that run ends"
+                message = f"{path} is being written by {_holder(held)}; name another file, or wait until that run ends"
                 os.close(held)
-                raise WriteError(words) from None
+                raise WriteError(message) from None
             except FileNotFoundError:  # removed between `open` and `flock`
                 pass
             except BaseException:

@@ -206,9 +206,9 @@ class Contents:
     def _counted(self, end: End) -> None:
         said, found = ({n: k for n, k in v.items() if k} for v in (end.verdicts, self._verdicts))
         if said != found:
-            words = [f"{said.get(n, 0)} {n} and not {found.get(n, 0)}" for n in (*VERDICTS, EXPECTED)
+            miscounts = [f"{said.get(n, 0)} {n} and not {found.get(n, 0)}" for n in (*VERDICTS, EXPECTED)
                      if said.get(n, 0) != found.get(n, 0)]  # fmt: skip
-            raise ContradictionError(f"the run ended with {', '.join(words)}: lines were lost or added")
+            raise ContradictionError(f"the run ended with {', '.join(miscounts)}: lines were lost or added")
 
 
 def _name(record: Record) -> tuple[str, Key | str | tuple[Key, Key]] | None:

@@ -82,8 +82,8 @@ def readings(samples: Sequence[float]) -> tuple[NDArray[np.float64], float]:
     if three - quarter < size:
         return values, size / 2
     _, first, count = np.unique(np.round(values / _NANOSECOND), return_index=True, return_counts=True)
-    place = np.arange(len(values)) - np.repeat(first, count)
-    return values + size * ((place + 0.5) / np.repeat(count, count) - 0.5), 0.0
+    rank = np.arange(len(values)) - np.repeat(first, count)
+    return values + size * ((rank + 0.5) / np.repeat(count, count) - 0.5), 0.0
 
 
 def step(samples: Sequence[float]) -> float:

@@ -114,7 +114,7 @@ class TextStore:
         missing = [name for name in wanted if name not in found]
         if missing:
             more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-            why = "".join(f"; {pack}: {words}" for pack, words in faults.items())
+            why = "".join(f"; {pack}: {fault}" for pack, fault in faults.items())
             raise RecordError(
                 f"{path}: the text {missing[0]} ({wanted[missing[0]]}){more} is not in {self.folder}{why}; restore "
                 "that folder as it was written: records of a folder share their texts there"
@@ -161,8 +161,8 @@ class TextStore:
                         kept.add(name)
                         made.add(name, text)
                 if missing := [name for name in used if name not in kept]:
-                    words = "".join(f"; {pack}: {why}" for pack, why in faults.items())
-                    raise RecordError(f"{self.folder}: nothing was removed: text {missing[0]} is missing{words}")
+                    faults_text = "".join(f"; {pack}: {why}" for pack, why in faults.items())
+                    raise RecordError(f"{self.folder}: nothing was removed: text {missing[0]} is missing{faults_text}")
                 made.close()
                 after = made.path.stat().st_size if kept else 0
                 if kept:

@@ -48,23 +48,23 @@ class AssemblerChoice:
         """
         if not BACKENDS[backend].chosen_ptxas or self == AssemblerChoice():
             return (None,)
-        found: list[Chosen] = []
-        for place in self.places:
+        chosen_ones: list[Chosen] = []
+        for path in self.places:
             for level in self.levels:
-                if place != BUNDLED:
-                    found.append(assembler_at(place, level, options=tritons_options(target, compiler)))
+                if path != BUNDLED:
+                    chosen_ones.append(assembler_at(path, level, options=tritons_options(target, compiler)))
                 elif level == TRITONS_LEVEL:
-                    found.append(None)
+                    chosen_ones.append(None)
                 else:
-                    found.append(tritons_own(target, compiler, level))
-        return tuple(dict.fromkeys(found))
+                    chosen_ones.append(tritons_own(target, compiler, level))
+        return tuple(dict.fromkeys(chosen_ones))
 
     @property
     def words(self) -> list[str]:
         """The choice as a run's environment record has it; empty for Triton's own alone. Raises NoAssembler."""
         if self == AssemblerChoice():
             return []
-        named = [(place, level) for place in self.places for level in self.levels]
+        named = [(path, level) for path in self.places for level in self.levels]
         return [f"{BUNDLED} -O{level}" if p == BUNDLED else assembler_at(p, level).label for p, level in named]
 
 
@@ -121,8 +121,8 @@ def option_words(chosen: Chosen) -> list[str]:
     """pytest's options that choose the same assembler again."""
     if chosen is None:
         return []
-    place = [] if chosen.bundled else [f"--ptx-assembler={chosen.path}"]
-    return [*place, f"--ptx-opt={chosen.level}"]
+    option = [] if chosen.bundled else [f"--ptx-assembler={chosen.path}"]
+    return [*option, f"--ptx-opt={chosen.level}"]
 
 
 def parsed(place: str, folder: Path) -> str:

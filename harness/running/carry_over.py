@@ -54,8 +54,8 @@ def with_dependencies(item: Item, found: ItemResults) -> None:
     parts, files = dependencies(path), opened(path)
     if files.unknown:
         parts[OUTSIDE] = _incomparable(files.unknown[0])
-    if words := _altered.get(id(item.loaded.case)):
-        parts[STATE] = _incomparable(words)
+    if alteration := _altered.get(id(item.loaded.case)):
+        parts[STATE] = _incomparable(alteration)
     opened_files = portable(path, files.files)
     found.results[0] = replace(found.results[0], dependencies=parts, opened=opened_files)
 
@@ -77,8 +77,8 @@ def changed_since(item: Item, results: Sequence[Result]) -> str:
     if around is None:
         return "the records do not say what the results depend on"
     path = item.loaded.path
-    if words := what_changed({**before, **around}, {**fingerprint_of(item), **dependencies(path)}):
-        return words
+    if changes := what_changed({**before, **around}, {**fingerprint_of(item), **dependencies(path)}):
+        return changes
     files = changed_files(path, next((r.opened for r in ran if r.opened), {}))
     return f"{files[0]}, which its code opens, changed" if files else ""
 
@@ -122,8 +122,8 @@ def state_of(case: Case) -> tuple[str, bool]:
 
 def _digest(case: Case) -> tuple[str, bool]:
     met = len(without_encoding())
-    found = digest_with_code(case, exact=True)
-    return found, len(without_encoding()) == met
+    encoded = digest_with_code(case, exact=True)
+    return encoded, len(without_encoding()) == met
 
 
 def before_run(item: Item) -> str:
@@ -132,10 +132,10 @@ def before_run(item: Item) -> str:
     if id(case) != _last_run and id(case) not in _altered:
         if parts := _changed(item):
             _altered[id(case)] = f"another case or a plugin changed the values that {parts} uses before it ran"
-        elif words := set_from_outside(item.loaded.path):
-            _altered[id(case)] = f"another file changed what it imports: {words}"
-    words = _altered.get(id(case), "")
-    return f"{UNPROVED}{words}; alone it may get another verdict" if words.startswith("another") else ""
+        elif alteration := set_from_outside(item.loaded.path):
+            _altered[id(case)] = f"another file changed what it imports: {alteration}"
+    alteration = _altered.get(id(case), "")
+    return f"{UNPROVED}{alteration}; alone it may get another verdict" if alteration.startswith("another") else ""
 
 
 def after_run(item: Item) -> None:
@@ -188,7 +188,7 @@ def _settings_of(config: pytest.Config) -> Callable[[str], str | None]:
             ini = config.getini(name)
         except (ValueError, KeyError):  # no ini setting has that name
             ini = None
-        found = [v for v in (option, ini) if isinstance(v, str | int | float | bool | list | tuple)]
-        return repr(found) if found else None
+        values = [v for v in (option, ini) if isinstance(v, str | int | float | bool | list | tuple)]
+        return repr(values) if values else None
 
     return setting

@@ -145,7 +145,7 @@ def _other_repairs(failing: Sequence[Result]) -> str:
         return ""
     repairs = dict.fromkeys(cause_words(r.diagnosis, r.findings) for r in known)
     repairs.pop(cause_words(first.diagnosis, first.findings), None)
-    return "".join(f"\nalso: {words}" for words in repairs)
+    return "".join(f"\nalso: {repair}" for repair in repairs)
 
 
 class ItemFailure(Exception):
@@ -242,7 +242,7 @@ def item_in(config: pytest.Config, path: str, item: tuple[str, ...]) -> Item:
     if _FILES not in config.stash:
         carry_over.of_session(config)
     places = (base / path for base in (config.rootpath, *config.rootpath.parents))
-    file = next((place for place in places if place.is_file()), None)
+    file = next((candidate for candidate in places if candidate.is_file()), None)
     if file is None:
         raise LookupError(f"there is no {path}")
     name, variant, target, backend = item
@@ -326,25 +326,25 @@ _ADDRESS = re.compile(
 
 def item_of(nodeid: str) -> tuple[str, str, str, str] | None:
     """Case, variant, target and backend of an item, from its pytest id; None for an item that is not ptxdiff's."""
-    found = _ADDRESS.fullmatch(nodeid)
-    if found is None or found["backend"] not in BACKENDS:
+    address = _ADDRESS.fullmatch(nodeid)
+    if address is None or address["backend"] not in BACKENDS:
         return None
-    stem = Path(found["file"]).name
-    case = f"{stem}.{found['group']}" if found["group"] else stem
-    return case, found["variant"], found["target"], found["backend"]
+    stem = Path(address["file"]).name
+    case = f"{stem}.{address['group']}" if address["group"] else stem
+    return case, address["variant"], address["target"], address["backend"]
 
 
 def known_as(nodeid: str) -> str:
     """The name of an item in every process of a run: without the suffix that pytest-xdist adds in workers."""
-    found = item_of(nodeid)
-    return nodeid if found is None else "{}::{}[{}-{}]".format(*found)
+    address = item_of(nodeid)
+    return nodeid if address is None else "{}::{}[{}-{}]".format(*address)
 
 
 @functools.lru_cache(64)
 def _marker(name: str, *arguments: str) -> pytest.MarkDecorator:
     """A marker, made once for the items that follow each other: making one takes longer than making an item."""
-    found: pytest.MarkDecorator = getattr(pytest.mark, name)
-    return found(*arguments) if arguments else found
+    marker: pytest.MarkDecorator = getattr(pytest.mark, name)
+    return marker(*arguments) if arguments else marker
 
 
 class VariantItem(OwnWords, pytest.Item):
@@ -421,16 +421,16 @@ class VariantItem(OwnWords, pytest.Item):
             together = self.config.stash.setdefault(_TOGETHER, Together())
             together(self.item, backend, effort, (i.item for i in ours if not is_done(i)))
         remark = carry_over.before_run(self.item)
-        found = run_item(
+        item_results = run_item(
             self.item, backend, effort, node=self.address, replay=replay, dump=dump, assemblers=self.assemblers
         )
         carry_over.after_run(self.item)
-        carry_over.with_dependencies(self.item, found)
-        if remark and found.results:
-            found.results[0] = replace(found.results[0], notes=(*found.results[0].notes, remark))
+        carry_over.with_dependencies(self.item, item_results)
+        if remark and item_results.results:
+            item_results.results[0] = replace(item_results.results[0], notes=(*item_results.results[0].notes, remark))
         if self._reusable:
-            reuse.keep(self.item, found, run_id(self.config), *self._settings)
-        return found
+            reuse.keep(self.item, item_results, run_id(self.config), *self._settings)
+        return item_results
 
     def _earlier(self) -> ItemResults | None:
         """The results of an earlier run with the same key."""
@@ -462,10 +462,10 @@ class VariantItem(OwnWords, pytest.Item):
 
     def _check_unchanged(self, done: ItemResults) -> None:
         """Refuse to resume with results of a variant whose definition has changed."""
-        if words := carry_over.changed_since(self.item, done.results):
+        if changes := carry_over.changed_since(self.item, done.results):
             raise ItemFailure(
                 f"{self.address}: --ptx-resume: the records hold results of an earlier definition of this variant: "
-                f"{words}; start a new records file"
+                f"{changes}; start a new records file"
             )
 
     def _replay(self, case: Case) -> Any:
@@ -480,9 +480,9 @@ class VariantItem(OwnWords, pytest.Item):
     def _conclude(self, found: ItemResults) -> None:
         verdict = found.verdict
         shown = [r for r in found.results if r.verdict == verdict and not r.expected_failure]
-        words = shown[0].words if shown else ""
+        reason = shown[0].words if shown else ""
         if verdict == "not run" and self.config.option.ptx_require_gpu and self.item.backend == "gpu":
-            raise ItemFailure(f"{self.nodeid}: --ptx-require-gpu, but this was not run: {words}")
+            raise ItemFailure(f"{self.nodeid}: --ptx-require-gpu, but this was not run: {reason}")
         if verdict in ("fail", "error"):
             if not shown:  # every result is an expected failure, as in a replay of one
                 expected = found.results[0]
@@ -493,9 +493,9 @@ class VariantItem(OwnWords, pytest.Item):
             more += only_fused(found.results) + _other_repairs(shown)
             raise ItemFailure(shown_first(shown).message + more)
         if verdict == "unsupported":
-            pytest.skip(line(f"unsupported: {words}"))
+            pytest.skip(line(f"unsupported: {reason}"))
         if verdict == "not run":
-            pytest.skip(line(f"not run: {words}"))
+            pytest.skip(line(f"not run: {reason}"))
         known = [r for r in found.results if r.expected_failure]
         if known:
             pytest.xfail(line(f"{known[0].diagnosis}: {known[0].words}"))
@@ -590,12 +590,12 @@ def _disassembled(config: pytest.Config) -> tuple[str, ...] | None:
 def _done(config: pytest.Config) -> dict[tuple[str, str, str, str], ItemResults]:
     """The items whose results the resumed records hold, with these results."""
     if _DONE not in config.stash:
-        found: dict[tuple[str, str, str, str], ItemResults] = {}
+        by_item: dict[tuple[str, str, str, str], ItemResults] = {}
         path = Path(config.option.ptx_records or "")
         if config.option.ptx_resume and path.is_file():
             from ptxdiff.records import resumable
 
             for result in resumable(path).results:
-                found.setdefault(result.key.item, ItemResults()).results.append(result)
-        config.stash[_DONE] = found
+                by_item.setdefault(result.key.item, ItemResults()).results.append(result)
+        config.stash[_DONE] = by_item
     return config.stash[_DONE]

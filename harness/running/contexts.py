@@ -70,8 +70,8 @@ def run_straight(backend: Backend, job: Job) -> Mapping[str, Any]:
     """The outputs of the job's variant in the straight context. Raises ReferenceFault if there are none."""
     outcome = backend.run(replace(job, setup=replace(job.setup, context="straight", steps=1)))
     if outcome.status != "ran" or not outcome.outputs:
-        words = outcome.words or "; ".join(outcome.findings)
-        raise NoStraightRun(f"the straight run that the {job.setup.context} context must equal: {words}", outcome)
+        reason = outcome.words or "; ".join(outcome.findings)
+        raise NoStraightRun(f"the straight run that the {job.setup.context} context must equal: {reason}", outcome)
     return outcome.outputs
 
 
@@ -121,8 +121,8 @@ class SharedRegisters:
             one = replace(job, inputs=inputs, setup=replace(job.setup, shape=(pack,)))
             return "; ".join(self.backend.run(one).findings)
 
-        found = prove_sharing(job.case, job.variant, job.target, pack, shown, fusion=job.setup.fusion, seconds=SECONDS)
-        return found, arrays_of(job.case.inputs, found.inputs) if found.inputs else {}
+        proof = prove_sharing(job.case, job.variant, job.target, pack, shown, fusion=job.setup.fusion, seconds=SECONDS)
+        return proof, arrays_of(job.case.inputs, proof.inputs) if proof.inputs else {}
 
 
 def _noted(outcome: Outcome, words: str) -> Outcome:

@@ -22,11 +22,11 @@ LONGEST_NAME = 200
 
 def file_name(key: Key) -> str:
     """The name of a result's file: the words of its key, and a digest, because some characters are replaced."""
-    words = (
+    key_parts = (
         key.case, key.variant, key.target, key.backend, f"pack{key.pack}", key.shape, f"align{key.alignment}",
         f"warps{key.num_warps}", key.context, "fusion" * key.fusion, key.input_set,
     )  # fmt: skip
-    text = "-".join(re.sub(r"[^\w.+=,]+", "_", w, flags=re.ASCII) for w in words if w).lstrip(".")
+    text = "-".join(re.sub(r"[^\w.+=,]+", "_", w, flags=re.ASCII) for w in key_parts if w).lstrip(".")
     return f"{text[:LONGEST_NAME]}-{hashlib.sha256(str(key).encode()).hexdigest()[:8]}.npz"
 
 

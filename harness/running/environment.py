@@ -47,10 +47,10 @@ def environment(
 
 def other_environment(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """The first fact that decides bits or verdicts and is different now, in words; "" if none is."""
-    if (was := before.get("compilers", {})) != (found := now.get("compilers", {})):
-        return f"the compilers {_named(was)}; here are {_named(found)}"
-    if (was := before.get("assemblers", [])) != (found := now.get("assemblers", [])):
-        return f"the assemblers {', '.join(was) or _TRITONS}; here are {', '.join(found) or _TRITONS}"
+    if (was := before.get("compilers", {})) != (current := now.get("compilers", {})):
+        return f"the compilers {_named(was)}; here are {_named(current)}"
+    if (was := before.get("assemblers", [])) != (current := now.get("assemblers", [])):
+        return f"the assemblers {', '.join(was) or _TRITONS}; here are {', '.join(current) or _TRITONS}"
     for name in _DECIDING:
         if name in before and name in now and before[name] != now[name]:
             own = _OWN.get(name, "")
@@ -71,21 +71,21 @@ def ledgers() -> str:
 
 
 def _named(compilers: Mapping[str, Any]) -> str:
-    found = ", ".join(f"{name} {c['triton']} ({c['files'][:8]})" for name, c in compilers.items())
-    return found or "of this environment alone"
+    listed = ", ".join(f"{name} {c['triton']} ({c['files'][:8]})" for name, c in compilers.items())
+    return listed or "of this environment alone"
 
 
 def _compilers() -> dict[str, dict[str, str]]:
     """The other Triton builds that are installed here, by name: their versions, and a digest of their files."""
     from ptxdiff.triton.builds import NoBuild, build_called, installation_of, known
 
-    found = {}
+    builds = {}
     for name in known():
         with contextlib.suppress(NoBuild):  # an item that is compiled with it reports the fault
             build = build_called(name)
             files = installation_of(name)[:16]
-            found[name] = {"triton": build.version, "python": build.python_version, "files": files}
-    return found
+            builds[name] = {"triton": build.version, "python": build.python_version, "files": files}
+    return builds
 
 
 def _version(package: str) -> str | None:
@@ -172,14 +172,14 @@ def devices() -> dict[str, Any]:
         return {"gpus": []}
     import torch
 
-    found = [{"name": g.name, "target": g.target, "memory_gb": g.memory >> 30, "uuid": g.uuid} for g in gpus()]
-    return {"gpus": found, "cuda": torch.version.cuda, "driver": _driver()}
+    gpu_facts = [{"name": g.name, "target": g.target, "memory_gb": g.memory >> 30, "uuid": g.uuid} for g in gpus()]
+    return {"gpus": gpu_facts, "cuda": torch.version.cuda, "driver": _driver()}
 
 
 def _driver() -> str:
     """The driver's version, from the kernel module."""
     try:
-        words = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8").split()
+        version_words = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8").split()
     except OSError:
         return ""
-    return next((w for w in words if w[0].isdigit() and "." in w), "")
+    return next((w for w in version_words if w[0].isdigit() and "." in w), "")

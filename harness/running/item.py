@@ -54,10 +54,10 @@ class ItemResults:
     def verdict(self) -> Verdict:
         """The item's verdict: that of its worst result. An item without results is `not run`."""
         order: tuple[Verdict, ...] = ("error", "fail", "unsupported", "pass", "not run")
-        found = {r.verdict for r in self.results if not r.expected_failure}
-        if not found and self.results:
+        verdicts = {r.verdict for r in self.results if not r.expected_failure}
+        if not verdicts and self.results:
             return "fail"  # all are expected failures
-        return next((v for v in order if v in found), "not run")
+        return next((v for v in order if v in verdicts), "not run")
 
     def keep(self, kind: TextKind, text: str | None) -> str:
         """Store a text and return its hash; "" for no text."""
@@ -214,8 +214,8 @@ class ItemPlan:
 
     def key(self, item: WorkItem) -> Key:
         """The record key of a sized work item."""
-        place = self.item.loaded.name, self.item.variant_name, self.item.target, self.backend
-        return planning.key_of(*place, item, label(self.item.compiler))
+        item_key = self.item.loaded.name, self.item.variant_name, self.item.target, self.backend
+        return planning.key_of(*item_key, item, label(self.item.compiler))
 
     def form(self, item: WorkItem) -> AsmForm | None:
         """The asm of a work item; None for a variant without asm, or if none can be derived."""

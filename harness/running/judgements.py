@@ -121,10 +121,10 @@ class ItemJudge:
         if judgement.passed and outcome.alternative:
             judgement = self._judge(job, outcome.alternative)
             judgement.notes.append("the readings with and without contraction differ; this is the one without")
-        for words, outputs in outcome.orders.items():
+        for order, outputs in outcome.orders.items():
             if judgement.passed:
                 judgement = self._judge(job, outputs)
-                judgement.notes.append(f"the bits depend on the order of blocks; these are the ones {words}")
+                judgement.notes.append(f"the bits depend on the order of blocks; these are the ones {order}")
         return judgement
 
     def _judge(self, job: Job, outputs: Mapping[str, Any]) -> Judgement:

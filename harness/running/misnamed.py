@@ -26,7 +26,7 @@ def refuse(session: pytest.Session, text: str) -> None:
 
 def addresses(session: pytest.Session, is_test_file: Callable[[Path], bool]) -> bool:
     """Refuse the addresses of cases that pytest did not find. Returns False if it missed others."""
-    said = [words for word in session.config.args if (words := _words(session.config, word, is_test_file))]
+    said = [refusal for word in session.config.args if (refusal := _words(session.config, word, is_test_file))]
     if said:
         refuse(session, "\n".join(said))
     return bool(said)
@@ -34,10 +34,10 @@ def addresses(session: pytest.Session, is_test_file: Callable[[Path], bool]) -> 
 
 def _words(config: pytest.Config, word: str, is_test_file: Callable[[Path], bool]) -> str:
     """Why there is no such item; "" if there is one, or the word means no case."""
-    place, colons, _ = word.partition("::")
-    path = config.invocation_params.dir / place
+    file_name, colons, _ = word.partition("::")
+    path = config.invocation_params.dir / file_name
     if not path.exists():
-        return _no_file(path, place)
+        return _no_file(path, file_name)
     if not colons or "ptxdiff.running.collection" not in sys.modules or path.suffix != ".py" or is_test_file(path):
         return ""
     return _no_item(config, word)
@@ -78,10 +78,10 @@ def _no_item(config: pytest.Config, word: str) -> str:
 
 def targets(session: pytest.Session, items: list[pytest.Item]) -> None:
     """Refuse a target that the command line names and for which no Triton of the run compiles its kernels."""
-    words = dict.fromkeys(_unserved(items)) if session.config.option.ptx_target else {}
-    if words:
+    refusals = dict.fromkeys(_unserved(items)) if session.config.option.ptx_target else {}
+    if refusals:
         items.clear()
-        refuse(session, "\n".join(words))
+        refuse(session, "\n".join(refusals))
 
 
 def _unserved(items: Iterable[pytest.Item]) -> Iterable[str]:

@@ -238,8 +238,8 @@ def _part(targets: TargetSet, target: str) -> tuple[int, int]:
     runs.
     """
     declared = list(targets) if target in targets else list(KNOWN)
-    place = declared.index(target) if target in declared else capability(target)
-    return place % len(declared), len(declared)
+    index = declared.index(target) if target in declared else capability(target)
+    return index % len(declared), len(declared)
 
 
 def _unread(case: Case, variant: Variant, packs: Sequence[int]) -> bool:

@@ -42,14 +42,14 @@ class ProofItem(OwnWords, pytest.Item):
         variant, target = case.variants[self.variant], default_target(case, self.variant, self.against)
         if self.against == REFERENCE and (variant.expected_failure is not None or differs_on(variant, target)):
             pytest.skip("not proved: it is declared to be wrong")
-        found = self.proof = proof_of(self.loaded, self.variant, target, against=self.against)
-        if found.verdict == "counterexample":
-            inputs = "; ".join(f"{n} = {', '.join(units)}" for n, units in found.inputs.items())
+        proof = self.proof = proof_of(self.loaded, self.variant, target, against=self.against)
+        if proof.verdict == "counterexample":
+            inputs = "; ".join(f"{n} = {', '.join(units)}" for n, units in proof.inputs.items())
             machine_code = " as machine code" if self.against == "sass" else ""
-            subject = f"{self.loaded.name}::{self.variant} [{found.target}]{machine_code}"
-            raise Counterexample(f"{subject} is wrong for {inputs}: {found.words}")
-        if found.verdict == "not settled":
-            pytest.skip(f"not proved: {found.words}")
+            subject = f"{self.loaded.name}::{self.variant} [{proof.target}]{machine_code}"
+            raise Counterexample(f"{subject} is wrong for {inputs}: {proof.words}")
+        if proof.verdict == "not settled":
+            pytest.skip(f"not proved: {proof.words}")
 
     def ptxdiff_records(self) -> list[Sent]:
         """The item's records, for its report."""

@@ -397,8 +397,10 @@ def _rows(blame: PtxasBlame, attachment: str) -> list[tuple[str, str]]:
     rows += [("work round" if n == 0 else "", text) for n, text in enumerate(work_round(blame))]
     rows.append(("report to", "NVIDIA: developer.nvidia.com/bugs (with an account there), a bug of CUDA's ptxas"))
     if blame.faulty.bundled:
-        words = "Triton, which carries this ptxas: an issue at github.com/triton-lang/triton, so that others are warned"
-        rows.append(("", words))
+        advice = (
+            "Triton, which carries this ptxas: an issue at github.com/triton-lang/triton, so that others are warned"
+        )
+        rows.append(("", advice))
     rows += [("title", title(blame)), ("attach", attachment)]
     if blame.smaller:
         rows.append(("", "it is reduced to the part that shows the fault, and takes the kernel's own arguments"))

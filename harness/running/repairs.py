@@ -136,27 +136,27 @@ _ROUND_TO_NEAREST = frozenset({"add", "sub", "mul"})
 
 def repairs(text: str) -> Iterator[Repair]:
     """Changes of one word: rounding, `.ftz`, two sources exchanged, one bit of a constant, or one more or less."""
-    for found in _STATEMENT.finditer(text):
-        line = text.count("\n", 0, found.start()) + 1
-        opcode, modifiers = found["opcode"], found["modifiers"]
-        start = found.start("modifiers")
+    for match in _STATEMENT.finditer(text):
+        line = text.count("\n", 0, match.start()) + 1
+        opcode, modifiers = match["opcode"], match["modifiers"]
+        start = match.start("modifiers")
         for new in _modified(opcode, modifiers):
-            words = f"{opcode}{new} instead of {opcode}{modifiers} on line {line}"
-            yield Repair(start, found.end("modifiers"), new, words)
-        start, operands = found.start("operands"), found["operands"].split(",")
+            change = f"{opcode}{new} instead of {opcode}{modifiers} on line {line}"
+            yield Repair(start, match.end("modifiers"), new, change)
+        start, operands = match.start("operands"), match["operands"].split(",")
         names = [operand.strip() for operand in operands]
         for i, j in itertools.combinations(range(1, len(names)), 2):
             if names[i] != names[j]:
                 other = [*names]
                 other[i], other[j] = names[j], names[i]
-                words = f"{names[i]} and {names[j]} exchanged in {opcode}{modifiers} on line {line}"
-                yield Repair(start, found.end("operands"), ", ".join(other), words)
+                change = f"{names[i]} and {names[j]} exchanged in {opcode}{modifiers} on line {line}"
+                yield Repair(start, match.end("operands"), ", ".join(other), change)
         for k in range(1, len(names)):
             if _INTEGER.fullmatch(names[k]):
                 for constant in _beside(names[k]):
-                    words = f"{constant} instead of {names[k]} in {opcode}{modifiers} on line {line}"
+                    change = f"{constant} instead of {names[k]} in {opcode}{modifiers} on line {line}"
                     yield Repair(
-                        start, found.end("operands"), ", ".join([*names[:k], constant, *names[k + 1 :]]), words
+                        start, match.end("operands"), ", ".join([*names[:k], constant, *names[k + 1 :]]), change
                     )
 
 

@@ -196,14 +196,14 @@ def token(setup: Setup, inputs: Units, index: int, input_set: str = "", *, origi
         head["inputs"] = input_set
         return ",".join(f"{k}={v}" for k, v in head.items())
     first = index - index % setup.pack
-    words = []
+    assignments = []
     for name, units in inputs.items():
         flat = np.asarray(units).reshape(-1)
         # A pack that the end of the data cuts off is filled from the beginning, as the replay repeats it.
         chosen = np.take(flat, range(first, first + setup.pack), mode="wrap")
         width = 2 * flat.dtype.itemsize
-        words.append(f"{_word(name)}=" + ":".join(f"{int(u) & ((1 << 4 * width) - 1):0{width}x}" for u in chosen))
-    return ",".join([*(f"{k}={v}" for k, v in head.items()), *words])
+        assignments.append(f"{_word(name)}=" + ":".join(f"{int(u) & ((1 << 4 * width) - 1):0{width}x}" for u in chosen))
+    return ",".join([*(f"{k}={v}" for k, v in head.items()), *assignments])
 
 
 def _word(name: str) -> str:
@@ -214,29 +214,29 @@ def _word(name: str) -> str:
 def parse(text: str, case: Case) -> Replay:
     """The replay that a token describes, for a case. Raises TokenError."""
     try:
-        words = dict(word.split("=", 1) for word in text.split(","))
+        fields = dict(word.split("=", 1) for word in text.split(","))
     except ValueError:
         raise TokenError(f"{text!r} is no replay token: expected name=value pairs, separated by commas") from None
     try:
-        origin = Origin.read(words.pop("identity")) if "identity" in words else None
-        pack = int(words.pop("pack"))
+        origin = Origin.read(fields.pop("identity")) if "identity" in fields else None
+        pack = int(fields.pop("pack"))
         setup = Setup(
             pack=pack,
             block=block_of(pack),
-            alignment=int(words.pop("align", "16")),
-            misaligned=words.pop("misaligned", ""),
-            num_warps=int(words.pop("warps", "4")),
-            context=_context(words.pop("context", "straight")),
-            steps=int(words.pop("steps", "1")),
-            fusion=words.pop("fusion", "0") == "1",
-            padding=int(words.pop("padding")) if "padding" in words else None,
-            alone=words.pop("alone", "0") == "1",
+            alignment=int(fields.pop("align", "16")),
+            misaligned=fields.pop("misaligned", ""),
+            num_warps=int(fields.pop("warps", "4")),
+            context=_context(fields.pop("context", "straight")),
+            steps=int(fields.pop("steps", "1")),
+            fusion=fields.pop("fusion", "0") == "1",
+            padding=int(fields.pop("padding")) if "padding" in fields else None,
+            alone=fields.pop("alone", "0") == "1",
         )
-        place = int(words.pop("place", "0"))
-        shape = words.pop("shape", "1")
+        index = int(fields.pop("place", "0"))
+        shape = fields.pop("shape", "1")
         if "=" in shape:
             sizes = {k: int(v) for k, v in (part.split("=") for part in shape.split(";"))}
-            return Replay(replace(setup, sizes=sizes), place, {}, words.pop("inputs"), origin)
+            return Replay(replace(setup, sizes=sizes), index, {}, fields.pop("inputs"), origin)
         setup = replace(setup, shape=tuple(int(n) for n in shape.split("x")))
     except KeyError as e:
         raise TokenError(f"replay token {text!r}: {e} is missing") from None
@@ -244,15 +244,15 @@ def parse(text: str, case: Case) -> Replay:
         raise TokenError(f"replay token {text!r}: {e}") from None
     if min(pack, setup.steps, *(setup.shape or (1,))) < 1:
         raise TokenError(f"replay token {text!r}: pack, steps and shape must be at least 1")
-    words = {name.removeprefix("input."): word for name, word in words.items()}
-    unknown = set(words) - set(case.inputs)
-    missing = set(case.inputs) - set(words)
+    fields = {name.removeprefix("input."): word for name, word in fields.items()}
+    unknown = set(fields) - set(case.inputs)
+    missing = set(case.inputs) - set(fields)
     if unknown or missing:
         raise TokenError(
             f"replay token {text!r}: the case's inputs are {', '.join(case.inputs) or 'none'}; "
-            f"the token gives {', '.join(sorted(words)) or 'none'}"
+            f"the token gives {', '.join(sorted(fields)) or 'none'}"
         )
-    return Replay(setup, place, {n: _units(case, n, words[n], setup.pack) for n in case.inputs}, "", origin)
+    return Replay(setup, index, {n: _units(case, n, fields[n], setup.pack) for n in case.inputs}, "", origin)
 
 
 def _context(word: str) -> Context:

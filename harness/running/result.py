@@ -58,10 +58,10 @@ class ItemRecord:
 
     def _ptxas(self, item: WorkItem) -> str:
         """The assembler, as records name it; "" on a backend that runs no machine code."""
-        place = self.plan.backend, self.plan.item.target, self.plan.item.compiler
-        if place not in self._tritons:
-            self._tritons[place] = label_of(None, *place)
-        return item.setup.assembler.label if item.setup.assembler else self._tritons[place]
+        origin = self.plan.backend, self.plan.item.target, self.plan.item.compiler
+        if origin not in self._tritons:
+            self._tritons[origin] = label_of(None, *origin)
+        return item.setup.assembler.label if item.setup.assembler else self._tritons[origin]
 
     def remark(self, words: str) -> None:
         """Add a remark to the first result."""
@@ -73,9 +73,9 @@ class ItemRecord:
         if not self.plan.case.elementwise:  # a whole kernel has other input sets
             return
         parts = (part for s in self.plan.sets() for part in s.chunks(FEW_INPUTS))
-        for words in (left_by_domain(self.plan.case, parts), self._sampled_words()):
-            if words:
-                self.remark(words)
+        for remark in (left_by_domain(self.plan.case, parts), self._sampled_words()):
+            if remark:
+                self.remark(remark)
 
     def _sampled_words(self) -> str:
         """What of the packs was not run, at the effort that runs all inputs that it can; "" if nothing is left."""
@@ -102,10 +102,10 @@ class ItemRecord:
 
     def command(self, result: Result, chosen: Chosen) -> str:
         """The command that repeats a result, with an assembler."""
-        words = [f"pytest {shlex.quote(self.node)}", *self._builds(), *map(shlex.quote, option_words(chosen))]
-        words += [f"--ptx-approximate={self.plan.approximate}"] * (self.plan.approximate != HOPPER)
-        words += [f"--ptx-replay={shlex.quote(result.replay)}"] * bool(result.replay)
-        return " ".join(words)
+        arguments = [f"pytest {shlex.quote(self.node)}", *self._builds(), *map(shlex.quote, option_words(chosen))]
+        arguments += [f"--ptx-approximate={self.plan.approximate}"] * (self.plan.approximate != HOPPER)
+        arguments += [f"--ptx-replay={shlex.quote(result.replay)}"] * bool(result.replay)
+        return " ".join(arguments)
 
     def _builds(self) -> list[str]:
         """The options that name the Triton build which compiled the variant, for another run."""
@@ -115,8 +115,8 @@ class ItemRecord:
             python = str(build_called(name).python)
         except NoBuild:
             return []  # an error about that build, which says how to name it
-        words = [f"--ptx-compiler={shlex.quote(f'{name}={python}')}"]
-        return words + [f"--ptx-also={name}"] * self.plan.item.variant_name.endswith(twin("", name))
+        options = [f"--ptx-compiler={shlex.quote(f'{name}={python}')}"]
+        return options + [f"--ptx-also={name}"] * self.plan.item.variant_name.endswith(twin("", name))
 
     def result(
         self, item: WorkItem, job: Job | None, outcome: Outcome, verdict: Verdict, seconds: float, judgement: Judgement,

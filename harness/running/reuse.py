@@ -88,8 +88,8 @@ def find(item: Item, *settings: Any) -> ItemResults | None:
     except (ValueError, KeyError, TypeError, zlib.error, RecordError):
         return None
     results, texts = found.results, found.texts.values()
-    place = (item.loaded.name, item.variant_name, item.target, item.backend)
-    if not results or any(r.key.item != place or r.verdict not in _VERDICTS or r.reused != run for r in results):
+    item_key = (item.loaded.name, item.variant_name, item.target, item.backend)
+    if not results or any(r.key.item != item_key or r.verdict not in _VERDICTS or r.reused != run for r in results):
         return None
     mine = fingerprint_of(item)
     if any(r.fingerprint != mine for r in results) or files != _files(texts):
@@ -162,10 +162,14 @@ def find_disagreement(items: Sequence[Item], stored_key: tuple[Any, ...]) -> Dis
         return None
     try:
         stored = _pairs.get(*_pair(items, stored_key))
-        found = None if stored is None else from_json(json.loads(zlib.decompress(stored)))
+        disagreement = None if stored is None else from_json(json.loads(zlib.decompress(stored)))
     except (NoBuild, ValueError, KeyError, TypeError, zlib.error, RecordError):
         return None
-    return found if isinstance(found, Disagreement) and (found.one, found.other) == stored_key[:2] else None
+    return (
+        disagreement
+        if isinstance(disagreement, Disagreement) and (disagreement.one, disagreement.other) == stored_key[:2]
+        else None
+    )
 
 
 def keep_disagreement(items: Sequence[Item], found: Disagreement, stored_key: tuple[Any, ...]) -> None:
@@ -189,8 +193,8 @@ def key_of(item: Item, *settings: Any) -> str | None:
 
 
 def _key(item: Item, settings: tuple[Any, ...]) -> tuple[bytes, ...]:
-    place = (item.loaded.name, str(item.loaded.path), item.variant_name, item.target, item.backend)
-    parts = [digest((place, settings)), _case(item), _surroundings()]
+    item_key = (item.loaded.name, str(item.loaded.path), item.variant_name, item.target, item.backend)
+    parts = [digest((item_key, settings)), _case(item), _surroundings()]
     if item.compiler:
         parts.append(f"{item.compiler} {installation_of(item.compiler)}")
     if rests_on := BACKENDS[item.backend].rests_on:
@@ -238,8 +242,8 @@ def _edited_meanwhile() -> bool:
 def _newest(folder: str) -> float:
     """When the newest Python file below a folder was changed. Called often: `rglob` takes ten times as long."""
     newest = 0.0
-    with os.scandir(folder) as found:
-        for entry in found:
+    with os.scandir(folder) as entries:
+        for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 newest = max(newest, _newest(entry.path))
             elif entry.name.endswith(".py"):
@@ -276,13 +280,13 @@ def _surroundings() -> str:
 
 
 def _versions() -> tuple[tuple[str, str], ...]:
-    found = []
+    versions = []
     for package in _PACKAGES:
         try:
-            found.append((package, importlib.metadata.version(package)))
+            versions.append((package, importlib.metadata.version(package)))
         except importlib.metadata.PackageNotFoundError:
-            found.append((package, ""))
-    return tuple(found)
+            versions.append((package, ""))
+    return tuple(versions)
 
 
 def _files(texts: Iterable[Text]) -> dict[str, str]:
@@ -333,7 +337,7 @@ class Agreement:
         """One disagreement for each of the first splits; a split that cannot be run again is left out."""
         blocks = self._blocks = {r.key: r.outputs_digest for r in results}
         self._made_of = {r.key: r.fingerprint for r in results}
-        found = []
+        disagreeing = []
         for split in splits[:PAIRS_LOOKED_AT]:
             one, other = split.pair
             differing = next(
@@ -341,8 +345,8 @@ class Agreement:
                 (0, 0),
             )
             if (disagreement := self._look(one, other, differing)) is not None:
-                found.append(disagreement)
-        return found
+                disagreeing.append(disagreement)
+        return disagreeing
 
     def _look(self, one: Key, other: Key, block: tuple[int, int]) -> Disagreement | None:
         try:
@@ -359,10 +363,10 @@ class Agreement:
         if not judgement.offenders:
             return None
         lines = ptx_lines(first.artifacts.ptx or "", second.artifacts.ptx or "")
-        found = Disagreement(one, other, judgement.different, judgement.offenders[0], lines)
+        disagreement = Disagreement(one, other, judgement.different, judgement.offenders[0], lines)
         if stored_key is not None:
-            keep_disagreement(items, found, stored_key)
-        return found
+            keep_disagreement(items, disagreement, stored_key)
+        return disagreement
 
     def _stored_key(self, one: Key, other: Key, block: tuple[int, int]) -> tuple[Any, ...] | None:
         """The key of a stored disagreement, apart from the items; it contains the bits that differ."""
@@ -373,7 +377,7 @@ class Agreement:
     def _item(self, key: Key) -> Item:
         if key.case not in self._loaded:
             places = (base / self.paths[key.case] for base in (self.root, *self.root.parents))
-            for file in [place for place in places if place.is_file()][:1]:
+            for file in [path for path in places if path.is_file()][:1]:
                 self._loaded |= {c.name: c for c in loader.load(file)}
         item = Item(self._loaded[key.case], key.variant, key.target, key.backend)
         if fingerprint_of(item) != self._made_of.get(key):

@@ -213,14 +213,12 @@ class _ItemRun:
         """Record an exception of the harness, or of the case file's functions, as an error."""
         if not isinstance(error, Exception):
             kind = _ENDS_A_TEST.get(type(error).__name__, type(error).__name__)
-            words = (
-                f"the case's code ends the test itself, by {kind}: {error}; a case passes or fails by its bits alone"
-            )
-            self.record.add(item, Outcome("error"), "error", 0.0, words)
+            text = f"the case's code ends the test itself, by {kind}: {error}; a case passes or fails by its bits alone"
+            self.record.add(item, Outcome("error"), "error", 0.0, text)
             return
         last = traceback.extract_tb(error.__traceback__)[-1]
-        words = f"{explained(error)} ({Path(last.filename).name}:{last.lineno})"
-        self.record.add(item, Outcome("error"), "error", 0.0, words)
+        text = f"{explained(error)} ({Path(last.filename).name}:{last.lineno})"
+        self.record.add(item, Outcome("error"), "error", 0.0, text)
         assert self.record.last is not None
         whole = "".join(traceback.format_exception(error))
         self.record.last = replace(self.record.last, message=f"{self.record.last.message}\n\n{whole}")
@@ -228,13 +226,13 @@ class _ItemRun:
     def _asm_is_faulty(self, item: WorkItem) -> bool:
         """Whether the asm is wrong on every backend, whatever its outputs are; if so, records the error."""
         form = self.plan.form(item)
-        words = None
+        fault = None
         if form is not None:
             inputs = self.plan.few_inputs() if special_registers_in(form) else {}
-            words = fault_of(self.plan.job(item, inputs), form)
-        if words is None:
+            fault = fault_of(self.plan.job(item, inputs), form)
+        if fault is None:
             return False
-        self.record.add(self.plan.sized(item), Outcome("ran", findings=(words,)), "fail", 0.0, words)
+        self.record.add(self.plan.sized(item), Outcome("ran", findings=(fault,)), "fail", 0.0, fault)
         return True
 
     def _sweep(self, item: WorkItem) -> bool:
@@ -276,8 +274,8 @@ class _ItemRun:
             self._judge(item, job, outcome, seconds, judgement)
             return True
         if outcome.status == "assembled":
-            words = f"assembles, though {job.target} is declared in refused="
-            reasons = [words] * (job.target in self.plan.policy.refused) + list(outcome.findings)
+            reason = f"assembles, though {job.target} is declared in refused="
+            reasons = [reason] * (job.target in self.plan.policy.refused) + list(outcome.findings)
             self.record.add(item, outcome, "fail" if reasons else "pass", seconds, "; ".join(reasons))
             return True
         self._add_not_run(item, job, outcome, seconds)
@@ -352,11 +350,11 @@ class _ItemRun:
         """Record why a job gave no machine code, or no bits. A crash of ptxas is a failure of ptxas."""
         verdict: Verdict = "fail"
         if outcome.ended:
-            words, blame = outcome.words, ended_badly(job, outcome, self.assemblers)
+            reason, blame = outcome.words, ended_badly(job, outcome, self.assemblers)
         else:
-            verdict, words = self._refusal(job, outcome)
+            verdict, reason = self._refusal(job, outcome)
             blame = self.trial.blame(job, outcome) if outcome.status == "error" else None
-        self.record.add(item, outcome, "fail" if blame else verdict, seconds, words)
+        self.record.add(item, outcome, "fail" if blame else verdict, seconds, reason)
         if outcome.ended or blame is not None:
             last = self.record.last
             assert last is not None
@@ -392,8 +390,8 @@ class _ItemRun:
         results = self.record.item_results.results
         if any(r.verdict in ("fail", "error") and not r.expected_failure for r in results):
             return
-        if words := self.judge.too_little():
-            self.record.add(WorkItem(Setup(), ""), Outcome("error"), "error", 0.0, words)
+        if complaint := self.judge.too_little():
+            self.record.add(WorkItem(Setup(), ""), Outcome("error"), "error", 0.0, complaint)
         elif self.judge.shares:
             self.record.remark_on_coverage()
 

@@ -38,16 +38,16 @@ ENDS = 64
 
 def item_of(path: Path, names: list[str], backend: str, target: str) -> Item:
     """The item that `[CASE, VARIANT]` or `[VARIANT]` names in a case file. Raises CaseError, listing what there is."""
-    found = [
+    items = [
         Item(loaded, variant, target, backend)
         for loaded in loader.load(path)
         for variant in loaded.case.variants
         if variant == names[-1] and (len(names) == 1 or loaded.attribute == names[0])
     ]
-    if len(found) != 1:
+    if len(items) != 1:
         there = ", ".join(f"{c.attribute}::{v}" for c in loader.load(path) for v in c.case.variants)
-        raise CaseError(f"{path}: {'::'.join(names)} names {len(found)} variants; there are {there}")
-    return found[0]
+        raise CaseError(f"{path}: {'::'.join(names)} names {len(items)} variants; there are {there}")
+    return items[0]
 
 
 def bits_of(item: Item) -> int:
@@ -84,9 +84,9 @@ def run_shard(item: Item, backend: Backend, task: Task, shard: int) -> ShardResu
         swept = _swept(backend, job, policy, inputs)
     except (OracleFault, CaseError, ReferenceFault) as error:
         return ShardResult(shard, "error", str(error), seconds=round(time.monotonic() - started, 3))
-    found, outcome = swept.judgement, swept.outcome
+    judgement, outcome = swept.judgement, swept.outcome
     outcome = replace(outcome, findings=outcome.findings + held_exactly(policy, outcome.approximate))
-    failed = outcome.status == "ran" and (not found.passed or outcome.findings)
+    failed = outcome.status == "ran" and (not judgement.passed or outcome.findings)
     shape = (16 * block_of(task.pack),)
     repeated = Setup(pack=task.pack, shape=shape, fusion=setup.fusion)
     replay = token(repeated, swept.inputs or {}, swept.place, origin=Origin.of(fingerprint_of(item)))
@@ -94,14 +94,14 @@ def run_shard(item: Item, backend: Backend, task: Task, shard: int) -> ShardResu
         shard,
         "error" if outcome.status != "ran" else "fail" if failed else "pass",
         outcome.words or "; ".join(outcome.findings),
-        found.total,
-        found.different,
-        found.classes,
+        judgement.total,
+        judgement.different,
+        judgement.classes,
         " ".join(b.digest for b in swept.blocks[:1]) if len(swept.blocks) == 1 else _joined(swept),
         round(time.monotonic() - started, 3),
-        [asdict(o) for o in found.offenders],
+        [asdict(o) for o in judgement.offenders],
         replay if failed else "",
-        {n: asdict(share) for n, share in found.judged.items()},
+        {n: asdict(share) for n, share in judgement.judged.items()},
         shard_digest(item, task, inputs),
     )
 
@@ -125,11 +125,11 @@ def shard_digests(task: Task) -> Callable[[int], str]:
 def _swept(backend: Backend, job: Job, policy: Policies, inputs: InputSet) -> Swept:
     def judge_one(part: Job, outcome: Outcome) -> Judgement:
         with judging_results_of(backend.name):
-            found = judge(job.case, policy, part.inputs, outcome.outputs, job.setup.pack)
+            judgement = judge(job.case, policy, part.inputs, outcome.outputs, job.setup.pack)
             for outputs in (outcome.alternative, *outcome.orders.values()):
-                if found.passed and outputs:
-                    found = judge(job.case, policy, part.inputs, outputs, job.setup.pack)
-            return found
+                if judgement.passed and outputs:
+                    judgement = judge(job.case, policy, part.inputs, outputs, job.setup.pack)
+            return judgement
 
     return sweep(backend, job, policy, inputs, judge_one)
 

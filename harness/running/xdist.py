@@ -47,8 +47,8 @@ def remember(config: pytest.Config) -> None:
 
 
 def _run(config: pytest.Config) -> tuple[bytes, ...]:
-    words = (harness(), str(config.rootpath), str(config.invocation_params.dir), *config.args)
-    return tuple(word.encode("utf-8", "surrogateescape") for word in words)
+    command = (harness(), str(config.rootpath), str(config.invocation_params.dir), *config.args)
+    return tuple(word.encode("utf-8", "surrogateescape") for word in command)
 
 
 def take_over(config: pytest.Config) -> None:
@@ -128,8 +128,8 @@ def _group(item: pytest.Item) -> str:
 def run_here(session: pytest.Session, items: Iterable[pytest.Item]) -> None:
     """Run items in this process, as pytest's own loop does."""
     chosen = list(items)
-    for place, item in enumerate(chosen):
-        following = chosen[place + 1] if place + 1 < len(chosen) else None
+    for index, item in enumerate(chosen):
+        following = chosen[index + 1] if index + 1 < len(chosen) else None
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         stop_if_asked(session)
 
@@ -144,8 +144,8 @@ def stop_if_asked(session: pytest.Session) -> None:
 
 def _lost(item: pytest.Item) -> None:
     """Fail an item that no worker ran. Without a report it would look as if nobody had chosen it."""
-    words = "no worker of pytest-xdist ran it: they collected other items than the controller"
-    report = pytest.TestReport(item.nodeid, item.location, {}, "failed", words, "call")
+    message = "no worker of pytest-xdist ran it: they collected other items than the controller"
+    report = pytest.TestReport(item.nodeid, item.location, {}, "failed", message, "call")
     item.config.hook.pytest_runtest_logreport(report=report)
 
 

@@ -170,8 +170,8 @@ def parameter_area(places: Sequence[Parameter], values: Sequence[Any]) -> bytes:
     if len(values) > len(places):
         raise PtxError(f"{len(values)} arguments for a kernel of {len(places)} parameters")
     area = bytearray(max((p.offset + p.size for p in places), default=0))
-    for place, value in zip(places, values, strict=False):
-        area[place.offset : place.offset + place.size] = _encoded(value, place.size)
+    for parameter, value in zip(places, values, strict=False):
+        area[parameter.offset : parameter.offset + parameter.size] = _encoded(value, parameter.size)
     return bytes(area)
 
 

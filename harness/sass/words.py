@@ -132,11 +132,11 @@ def _function(name: str, code: bytes, known: _Known) -> MachineFunction | None:
             return None
         operands, text, address = word.operands, word.text, BYTES * number
         if operands and operands[-1].kind == "label":
-            place = address + operands[-1].offset
-            label = f"0x{place:x}"
-            if not 0 <= place <= len(code):
+            target = address + operands[-1].offset
+            label = f"0x{target:x}"
+            if not 0 <= target <= len(code):
                 return None
-            labels[label], text = place, text.replace(operands[-1].name, label)
+            labels[label], text = target, text.replace(operands[-1].name, label)
             operands = (*operands[:-1], Operand("label", name=label))
         made.append(MachineInstruction(address, word.guard, word.opcode, word.modifiers, operands, low, high, text))
     return MachineFunction(name, tuple(made), labels)

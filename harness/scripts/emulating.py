@@ -189,9 +189,9 @@ class Choices:
         try:
             key = (tuner, *_key(tuner, kwargs))
             known = self._chosen.get(key)
-            found, config = first_that_runs(tuner, kwargs, lambda more: tuner.fn.run(*args, **kwargs, **more), known)
+            launched, config = first_that_runs(tuner, kwargs, lambda more: tuner.fn.run(*args, **kwargs, **more), known)
             self._chosen[key] = tuner.best_config = config
-            return found
+            return launched
         finally:
             tuner.nargs = None
 
@@ -247,13 +247,13 @@ class StandInDriver:
     @property
     def utils(self) -> Any:
         """What Triton asks of CUDA's driver about the GPU; 64 Ki registers are those of every target here."""
-        found = {
+        facts = {
             "max_shared_mem": shared_memory(Target.parse(self._target)),
             "max_num_regs": 65536,
             "multiprocessor_count": self._multiprocessors,
             "warpSize": 32,
         }
-        return SimpleNamespace(get_device_properties=lambda device=0: dict(found))
+        return SimpleNamespace(get_device_properties=lambda device=0: dict(facts))
 
     def get_benchmarker(self) -> NoReturn:
         """Raises LaunchError: nothing can be measured. `Autotuner.run` is replaced too, so that it does not ask."""

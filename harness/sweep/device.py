@@ -370,12 +370,12 @@ class DeviceSweep:
         if len(rows) * 16 > len(flagged):
             mask = self.tools.mask(self.number(start), *outputs.values())
             return torch.nonzero(mask).reshape(-1)
-        found = []
+        flagged_indices = []
         for row in rows.tolist():
             part = slice(row * ROW, row * ROW + ROW)
             mask = self.oracle.mask(self.number(start + row * ROW), *(u[part] for u in outputs.values()))
-            found.append(torch.nonzero(mask).reshape(-1) + row * ROW)
-        return torch.cat(found)
+            flagged_indices.append(torch.nonzero(mask).reshape(-1) + row * ROW)
+        return torch.cat(flagged_indices)
 
     def _distances(self, start: int, rows: NDArray[Any]) -> Tensor | int:
         """Counts of the distances of all unflagged results of some rows, as in `Oracle.histogram`.
@@ -439,8 +439,8 @@ class DeviceSweep:
         if units is None:
             start = self.first + (int(number[0]) - self.first) // self.chunk * self.chunk
             self._chunk(start)
-            place = torch.from_numpy(number - start).to(self.device)
-            units = {n: u[place].cpu().numpy() for n, u in self.outputs().items()}
+            index = torch.from_numpy(number - start).to(self.device)
+            units = {n: u[index].cpu().numpy() for n, u in self.outputs().items()}
         return judged_plainly(self.job.case, self.policy, self.oracle, number, units, self.job.setup.pack)
 
     def _sample(self, flagged: NDArray[Any], done: _FirstPass) -> None:
@@ -524,9 +524,9 @@ class Windows:
         if not len(host):
             return
         self._done = int(host[-1])
-        place = torch.from_numpy(host - start).to(number.device)
-        units = {n: u[place] for n, u in outputs.items()}
-        seen = self._examiner.look(place + start, units)
+        index = torch.from_numpy(host - start).to(number.device)
+        units = {n: u[index] for n, u in outputs.items()}
+        seen = self._examiner.look(index + start, units)
         plain = self._judge_numbers(host, {n: u.cpu().numpy() for n, u in units.items()})
         doubt = int(seen.doubt.numel()) if seen.doubt is not None else 0
         if abs(plain.different - seen.different) > doubt:
@@ -601,10 +601,10 @@ class Near:
             (1 << fmt.exponent_bits) - 1
         )
         last = (1 << fmt.exponent_bits) - 1 if fmt.infinity else -1
-        found = {}
+        extremes = {}
         for e in np.unique(field[field != last]).tolist():
-            found["sub" if e == 0 else str(e - fmt.bias)] = (int(low[field == e].min()), int(high[field == e].max()))
-        return found
+            extremes["sub" if e == 0 else str(e - fmt.bias)] = (int(low[field == e].min()), int(high[field == e].max()))
+        return extremes
 
 
 # The device time of a sweep, and of a copy of as many bytes --------------------------------------------------------

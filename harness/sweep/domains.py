@@ -85,10 +85,10 @@ def in_kernel(domain: Domain, values: Mapping[str, Tensor]) -> Tensor:
 
     values: float64 tensors of the inputs' values. Raises what the predicate raises; TypeError for other operations.
     """
-    found = domain.predicate(MappingProxyType({n: InKernel(v) for n, v in values.items()}))
-    if not isinstance(found, InKernel):
-        raise TypeError(f"domain {domain.text!r} gave {type(found).__name__}, not an array of booleans")
-    return found.tensor
+    result = domain.predicate(MappingProxyType({n: InKernel(v) for n, v in values.items()}))
+    if not isinstance(result, InKernel):
+        raise TypeError(f"domain {domain.text!r} gave {type(result).__name__}, not an array of booleans")
+    return result.tensor
 
 
 def _number(value: Any, like: Tensor) -> Tensor:
@@ -110,8 +110,8 @@ def holds_on_tensors(domain: Domain, values: Mapping[str, Tensor]) -> Tensor:
     """Whether a domain holds, for float64 tensors of the inputs' values; on the host if its predicate needs numpy."""
     like = next(iter(values.values()))
     try:
-        found = domain.predicate(MappingProxyType({n: OnDevice(v) for n, v in values.items()}))
-        held = found.tensor if isinstance(found, OnDevice) else None
+        result = domain.predicate(MappingProxyType({n: OnDevice(v) for n, v in values.items()}))
+        held = result.tensor if isinstance(result, OnDevice) else None
     except Exception:
         held = None  # the host gives the same result, or raises the predicate's own error
     if held is not None and held.dtype == torch.bool and held.shape == like.shape:

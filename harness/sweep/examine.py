@@ -80,8 +80,8 @@ class Examiner:
         """Count failing inputs in the cells of the case's map, if it has one; every input once."""
         if self.axes is not None and number.numel():
             rows, columns = self.axes.shape
-            found = torch.bincount(self.axes.cells(self.oracle.codes(number)), minlength=rows * columns)
-            self._failing = found if self._failing is None else self._failing + found
+            counts = torch.bincount(self.axes.cells(self.oracle.codes(number)), minlength=rows * columns)
+            self._failing = counts if self._failing is None else self._failing + counts
 
     def failing_cells(self) -> Any:
         """Failing inputs by cell of `ptxdiff.judging.failing_map`, numpy; None if the case has no map."""
@@ -118,14 +118,14 @@ class Examiner:
         least: Tensor | None = None
         for reference in alternatives(comparison.policy.reference):
             alone = replace(comparison, policy=replace(comparison.policy, reference=reference))
-            found, doubt = self._of_one_reference(alone, codes, got)
+            alone_differences, doubt = self._of_one_reference(alone, codes, got)
             for name, mask in doubt.items():
                 unsure[name] = unsure[name] | mask if name in unsure else mask
-            rank = torch.stack([_rank(d, self.oracle.outputs[n]) for n, d in found.items()]).amax(0)
+            rank = torch.stack([_rank(d, self.oracle.outputs[n]) for n, d in alone_differences.items()]).amax(0)
             if least is None:
-                best, least = found, rank
+                best, least = alone_differences, rank
                 continue
-            for name, difference in found.items():
+            for name, difference in alone_differences.items():
                 better = (rank < least).repeat_interleave(self.oracle.outputs[name].codes_per_unit)
                 best[name] = torch.where(better, difference, best[name])
             least = torch.minimum(rank, least)
@@ -150,9 +150,9 @@ class Examiner:
     ) -> tuple[Tensor, Tensor]:
         """The `Difference` of each code under the policy that applies to its input, and where that is in doubt."""
         fmt, match, nan = self.oracle.outputs[name], comparison.match[name], self.policy.nan
-        found = classify(fmt, match, nan, expected, got), doubtful(fmt, match, expected, got)
+        inside_classes = classify(fmt, match, nan, expected, got), doubtful(fmt, match, expected, got)
         if match.on is None:
-            return found
+            return inside_classes
         inside = self._holds(match.on, codes).repeat_interleave(fmt.codes_per_unit)
         if match.outside is not None:
             beyond = classify(fmt, match.outside, nan, expected, got), doubtful(fmt, match.outside, expected, got)
@@ -160,7 +160,7 @@ class Examiner:
             # Outside the domain of `meets` only the variant's own reference applies, which has been checked.
             unchecked = ~identical(fmt, match, nan, expected, got) if comparison.own else torch.zeros_like(inside)
             beyond = unchecked.to(torch.uint8) * _UNCHECKED, torch.zeros_like(inside)
-        return torch.where(inside, found[0], beyond[0]), torch.where(inside, found[1], beyond[1])
+        return torch.where(inside, inside_classes[0], beyond[0]), torch.where(inside, inside_classes[1], beyond[1])
 
     def _holds(self, domain: Domain, codes: Mapping[str, Tensor]) -> Tensor:
         values = {n: float_values(f, codes[n]) for n, f in self.oracle.inputs.items()}
@@ -191,9 +191,9 @@ class Examiner:
             kinds = differences[name][finite]
             add_counts(details.ulps_failing, binned(steps[kinds > _UNCHECKED]))
             add_counts(details.ulps_unchecked, binned(steps[kinds == _UNCHECKED]))
-            size, place = steps.abs().max(0)
+            size, index = steps.abs().max(0)
             if int(size) > details.farthest[0]:
-                details.farthest = (int(size), int(owners[place]))
+                details.farthest = (int(size), int(owners[index]))
 
 
 def _count(difference: Tensor, details: Details) -> None:

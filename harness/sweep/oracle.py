@@ -67,7 +67,7 @@ def binned(steps: Tensor) -> dict[str, int]:
 
 def by_bin(counts: Sequence[int]) -> dict[str, int]:
     """A table of counts as a histogram."""
-    return {_name(place): count for place, count in enumerate(counts[:DROPPED]) if count}
+    return {_name(bin_index): count for bin_index, count in enumerate(counts[:DROPPED]) if count}
 
 
 def _name(place: int) -> str:
@@ -179,11 +179,11 @@ class Oracle:
         """Compare results with every policy."""
         inside = self._inside(codes)
         own, *others = self.comparisons
-        found = Flags()
-        found.flagged = ~self._accepted(own, codes, got, inside, found)
+        result = Flags()
+        result.flagged = ~self._accepted(own, codes, got, inside, result)
         for comparison in others:
-            found.flagged = found.flagged | ~self._accepted(comparison, codes, got, inside, found)
-        return found
+            result.flagged = result.flagged | ~self._accepted(comparison, codes, got, inside, result)
+        return result
 
     def _inside(self, codes: Codes) -> dict[Domain, Tensor]:
         """Where each of `domains` holds, by input."""
@@ -269,15 +269,15 @@ class Oracle:
         These are whether the code is unflagged and both it and the reference are finite, and if so the signed distance
         (else 0). number: int64. units: the outputs' storage units.
         """
-        raw, found, got = self._compared(number, units)
+        raw, compared, got = self._compared(number, units)
         digest: Any = 0
         for k, (name, fmt) in enumerate(self.outputs.items()):
             digest = hashed(raw[name], number, bits=fmt.unit_bits, output=k).to(torch.int64) + digest
-        values = [found.flagged, digest]
+        values = [compared.flagged, digest]
         for name in self.open_outputs:
-            values.append(found.unchecked[name] & ~_for_codes(found.flagged, self.outputs[name].codes_per_unit))
+            values.append(compared.unchecked[name] & ~_for_codes(compared.flagged, self.outputs[name].codes_per_unit))
         for name in self.floats:
-            values += self._distance(name, found, got)
+            values += self._distance(name, compared, got)
         return values
 
     def places(self, number: Tensor, *units: Tensor) -> list[Tensor]:
@@ -285,8 +285,8 @@ class Oracle:
 
         See `ptxdiff.sweep.oracle`. number: int64. units: the outputs' storage units.
         """
-        _, found, got = self._compared(number, units)
-        kept = (self._distance(name, found, got) for name in self.floats)
+        _, compared, got = self._compared(number, units)
+        kept = (self._distance(name, compared, got) for name in self.floats)
         return [torch.where(keep, place_of(steps.to(torch.int64)), DROPPED) for keep, steps in kept]
 
     def histogram(self, first: Tensor, rows: Tensor, *units: Tensor) -> Tensor:
@@ -396,23 +396,23 @@ def agrees(fmt: Format, match: Match, nan: NanPolicy, expected: Tensor, got: Ten
 
     Never true for a pair that the plain judge fails.
     """
-    found: Tensor = agreeing(Pairs(fmt, match, nan, expected, got))
-    return found
+    agreeing_codes: Tensor = agreeing(Pairs(fmt, match, nan, expected, got))
+    return agreeing_codes
 
 
 def identical(fmt: Format, match: Match, nan: NanPolicy, expected: Tensor, got: Tensor) -> Tensor:
     """Whether int64 codes need no policy to agree; the others count as unchecked where the policy does not apply."""
-    found: Tensor = Pairs(fmt, match, nan, expected, got).identical
-    return found
+    identical_codes: Tensor = Pairs(fmt, match, nan, expected, got).identical
+    return identical_codes
 
 
 def classify(fmt: Format, match: Match, nan: NanPolicy, expected: Tensor, got: Tensor) -> Tensor:
     """The `Difference` of each pair of int64 codes, as uint8, without regard to the domain."""
-    found: Tensor = classes(Pairs(fmt, match, nan, expected, got), torch.where)
-    return found.to(torch.uint8)
+    difference_classes: Tensor = classes(Pairs(fmt, match, nan, expected, got), torch.where)
+    return difference_classes.to(torch.uint8)
 
 
 def doubtful(fmt: Format, match: Match, expected: Tensor, got: Tensor) -> Tensor:
     """Whether float64 cannot decide an absolute or relative bound, so that the plain judge must."""
-    found: Tensor = Pairs(fmt, match, "payload", expected, got).doubt
-    return found
+    doubtful_codes: Tensor = Pairs(fmt, match, "payload", expected, got).doubt
+    return doubtful_codes

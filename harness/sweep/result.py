@@ -54,8 +54,8 @@ def hashed(units: Any, number: Any, *, bits: int, output: int) -> Any:
     A sum does not depend on the order of threads, chunks and machines. The arithmetic has 32 bits, because a GPU has
     twice the throughput for it.
     """
-    place = _int32(number) * PLACES + output_salt(output)
-    low = mixed(_int32(units) ^ place)
+    salt = _int32(number) * PLACES + output_salt(output)
+    low = mixed(_int32(units) ^ salt)
     return mixed(_int32(units >> 32) ^ low) if bits == 64 else low
 
 

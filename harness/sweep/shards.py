@@ -118,13 +118,13 @@ class Journal:
 
     def _take_up(self, head: Mapping[str, Any]) -> None:
         """Read the shards in the file."""
-        found = list(_objects(self.path))
-        if found[:1] != [head]:
+        records = list(_objects(self.path))
+        if records[:1] != [head]:
             raise JournalError(
                 f"{self.path} belongs to another sweep, or the variant, its reference, its policies or ptxdiff itself "
                 "were changed; start a new journal"
             )
-        for result in (ShardResult(**obj) for obj in found[1:]):
+        for result in (ShardResult(**obj) for obj in records[1:]):
             self._check(result)
             self.done[result.shard] = result
         self.done = {n: r for n, r in self.done.items() if r.verdict != "error"}
@@ -191,7 +191,7 @@ def sweep(
         if shard not in journal.done:
             waiting.put(shard)
     finished: queue.SimpleQueue[ShardResult | BaseException | None] = queue.SimpleQueue()
-    servers = [_Server(task, process_for(place), work, timeout) for place in places]
+    servers = [_Server(task, process_for(device), work, timeout) for device in places]
     threads = [threading.Thread(target=s.serve, args=(waiting, finished), daemon=True) for s in servers]
     for thread in threads:
         thread.start()
@@ -225,11 +225,11 @@ def one_shard(process: Process, work: str, task: Task, shard: int, timeout: floa
     ..."""
     started = time.monotonic()
     try:
-        found: ShardResult = process.call(work, task, shard, limit=timeout)
+        result: ShardResult = process.call(work, task, shard, limit=timeout)
     except Exception as error:
-        words = str(error) or type(error).__name__
-        return ShardResult(shard, "error", words, seconds=round(time.monotonic() - started, 3))
-    return found
+        message = str(error) or type(error).__name__
+        return ShardResult(shard, "error", message, seconds=round(time.monotonic() - started, 3))
+    return result
 
 
 class _Server:

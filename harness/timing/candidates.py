@@ -72,8 +72,8 @@ def arms_of(
         if isinstance(built, Refusal):
             notes.append(f"{name}: {built.kind}: {built.words}")
             continue
-        if words := gpu.unlaunched(launch, target):
-            notes.append(f"{name}: {words}")
+        if reason := gpu.unlaunched(launch, target):
+            notes.append(f"{name}: {reason}")
             continue
         for t in launch.outputs:
             outputs.setdefault(t.name, _tensor(t.format, t.extent))
@@ -125,8 +125,8 @@ def inputs_of(case: Case, name: str, size: Size) -> tuple[dict[str, Any], dict[s
             continue
         count = math.prod(argument.shape(size.sizes)) if size.sizes else size.elements  # type: ignore[union-attr]
         units = np.asarray(made[n]).reshape(-1) if n in made else typical(fmt, min(count, PERIOD), rng)
-        found = torch.from_numpy(np.ascontiguousarray(units).view(f"i{units.dtype.itemsize}")).to(gpu.DEVICE)
-        tensors[n] = found.repeat(-(-count // len(units)))[:count].view(gpu.torch_dtype(fmt))
+        patterns = torch.from_numpy(np.ascontiguousarray(units).view(f"i{units.dtype.itemsize}")).to(gpu.DEVICE)
+        tensors[n] = patterns.repeat(-(-count // len(units)))[:count].view(gpu.torch_dtype(fmt))
     return scalars, tensors
 
 
@@ -142,8 +142,8 @@ def typical(fmt: Format, count: int, rng: np.random.Generator) -> NDArray[Any]:
         if fmt.has_sign:
             codes |= rng.integers(0, 2, codes.shape, dtype=np.int64) << fmt.sign_shift
     units = np.zeros(count, dtype=np.int64)
-    for place, column in enumerate(codes):
-        units |= column << (place * fmt.slot_bits)
+    for slot, column in enumerate(codes):
+        units |= column << (slot * fmt.slot_bits)
     return units.astype(fmt.numpy_dtype())
 
 
@@ -230,10 +230,10 @@ def sized(case: Case, elements: int) -> Size:
 
 
 def _kernel_sizes(case: Case, l2: int) -> list[Size]:
-    found = list(_grown(case, TIMES_L2 * l2))
-    within = [s for s in found if s.bytes <= l2] or found[:1]
-    small = next((s for s in found if s.elements >= SMALL), found[-1])
-    chosen = {"small": small, "L2": within[-1], "large": found[-1]}
+    grown = list(_grown(case, TIMES_L2 * l2))
+    within = [s for s in grown if s.bytes <= l2] or grown[:1]
+    small = next((s for s in grown if s.elements >= SMALL), grown[-1])
+    chosen = {"small": small, "L2": within[-1], "large": grown[-1]}
     return [Size(name, s.elements, s.bytes, s.sizes) for name, s in chosen.items()]
 
 
@@ -241,12 +241,12 @@ def _grown(case: Case, limit: int = 1 << 40) -> list[Size]:
     """The case's largest size, and larger ones with its first dimension doubled, up to `limit` bytes."""
     largest = max(case.sizes, key=lambda sizes: _measured(case, sizes)[1])
     first = next(iter(largest))
-    found: list[Size] = []
+    sizes_grown: list[Size] = []
     rows = 1 << max(0, largest[first] - 1).bit_length()
-    while not found or (found[-1].bytes < limit and found[-1].elements < 1 << 30):
-        sizes = {**largest, first: rows << len(found)}
-        found.append(Size("", *_measured(case, sizes), sizes))
-    return found
+    while not sizes_grown or (sizes_grown[-1].bytes < limit and sizes_grown[-1].elements < 1 << 30):
+        sizes = {**largest, first: rows << len(sizes_grown)}
+        sizes_grown.append(Size("", *_measured(case, sizes), sizes))
+    return sizes_grown
 
 
 def _measured(case: Case, sizes: Mapping[str, int]) -> tuple[int, int]:

@@ -383,8 +383,8 @@ def measure(made: Sequence[Arm], inputs: Sequence[Any], outputs: Sequence[int], 
 
     def clocked(arm: Arm, steps: int) -> float:
         given = [*pointers, clocks, steps, 0, 0]
-        words = given + [0] * (arm.parameters - len(given))
-        cuda.start(kernels[id(arm)], words, cuda.processors, 32 * arm.warps, arm.shared)
+        values = given + [0] * (arm.parameters - len(given))
+        cuda.start(kernels[id(arm)], values, cuda.processors, 32 * arm.warps, arm.shared)
         cuda.download(read, clocks)
         return float(np.median(read[:, 1] - read[:, 0]))
 

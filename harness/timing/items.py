@@ -176,15 +176,15 @@ def benchmark_items(
 ) -> Iterator[pytest.Item]:
     """The variants of a case as benchmarks, grouped by case, size and assembler."""
     named = [(by, f" by {by.label}" if by else "") for by in assemblers]
-    for size, (assembler, words) in itertools.product(SIZES, named):
+    for size, (assembler, suffix) in itertools.product(SIZES, named):
         for variant in loaded.case.variants:
             clock = DeviceClock()
             item = BenchmarkItem.from_parent(
                 parent,
-                name=f"{variant}[{size}{words}]",
+                name=f"{variant}[{size}{suffix}]",
                 callobj=_benchmark_of(parent.config, loaded, target, (variant, size, assembler), clock),
             )
-            group = f"{loaded.name} {size}{words}"  # two assemblers never share a table
+            group = f"{loaded.name} {size}{suffix}"  # two assemblers never share a table
             item.add_marker(pytest.mark.benchmark(group=group, timer=clock.device_time))
             item.add_marker("gpu")
             yield item

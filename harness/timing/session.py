@@ -56,7 +56,7 @@ def time_case(
     timer, reason = timers.timer(l2)
     room = _Room(loaded, target, timer, Clocks(current()), budget, least)
     _warm_up(timers.Flush(l2))
-    found: list[Timing] = []
+    timings_made: list[Timing] = []
     notes = [reason] if reason else []
     for size in _chosen(loaded, l2, sizes):
         free, _ = torch.cuda.mem_get_info()
@@ -71,12 +71,12 @@ def time_case(
                     raise
                 notes.append(f"{assembler.name if assembler else 'Triton'}: {error}")
                 continue
-            found += timed
+            timings_made += timed
             notes += [n for n in arms.notes if n not in notes]
             torch.cuda.empty_cache()
-    if not found and len(assemblers) > 1:
+    if not timings_made and len(assemblers) > 1:
         raise CannotTime("; ".join(notes))
-    return Session(tuple(found), tuple(notes))
+    return Session(tuple(timings_made), tuple(notes))
 
 
 def _chosen(loaded: LoadedCase, l2: int, wanted: Sequence[str | int]) -> list[Size]:
@@ -155,7 +155,7 @@ def timings(keys: Mapping[str, Key], samples: Samples, common: Common) -> list[T
     first = next(iter(keys))
     noise = speed.noise_of(samples.seconds[first], samples.seconds[TWIN])
     copy, empty = (speed.median(samples.seconds[arm]).value for arm in (COPY, EMPTY))
-    found = []
+    records = []
     for arm, key in keys.items():
         seconds = samples.seconds[arm]
         known = speed.median(seconds)
@@ -170,8 +170,8 @@ def timings(keys: Mapping[str, Key], samples: Samples, common: Common) -> list[T
             size=common.size.name, timer=common.timer, seed=common.seed, notes=tuple(notes), device=common.device,
             ptxas=common.ptxas.get(arm, ""),
         )  # fmt: skip
-        found.append(timing)
-    return found
+        records.append(timing)
+    return records
 
 
 def _noisy(known: speed.Median, seconds: Sequence[float], budget: float) -> str:
@@ -216,9 +216,9 @@ class Clocks:
 
     def read(self) -> None:
         """Take a reading while the device is busy or shortly after."""
-        found = _by_nvml(*self._nvml) if self._nvml else _by_command(self.uuid) if len(self.readings) < 2 else None
-        if found is not None:
-            self.readings.append(found)
+        reading = _by_nvml(*self._nvml) if self._nvml else _by_command(self.uuid) if len(self.readings) < 2 else None
+        if reading is not None:
+            self.readings.append(reading)
 
     @property
     def summary(self) -> dict[str, int]:
@@ -259,9 +259,9 @@ def _by_nvml(nvml: Any, handle: Any) -> Reading | None:
 def _by_command(uuid: str) -> Reading | None:
     fields = "clocks.sm,clocks.mem,clocks_event_reasons.active"
     for query in (fields, fields.replace("event", "throttle")):  # the second spelling is the older name
-        words = ["nvidia-smi", "-i", uuid, f"--query-gpu={query}", "--format=csv,noheader,nounits"]
+        command = ["nvidia-smi", "-i", uuid, f"--query-gpu={query}", "--format=csv,noheader,nounits"]
         with contextlib.suppress(OSError, ValueError, subprocess.TimeoutExpired):
-            done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=10)
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10)
             if done.returncode == 0:
                 sm, memory, reasons = done.stdout.strip().split(",")
                 return Reading(int(sm), int(memory), int(reasons, 16))

@@ -44,7 +44,7 @@ class EventTimer:
 
     def times(self, launches: Sequence[TimedCall]) -> list[float]:
         """See `ptxdiff.timing.rounds.Timer`."""
-        found: list[float] = []
+        seconds: list[float] = []
         for start in range(0, len(launches), QUEUED):
             events = [(_event(), _event(), launch) for launch in launches[start : start + QUEUED]]
             torch.cuda._sleep(SLEEP)  # type: ignore[no-untyped-call]
@@ -54,8 +54,8 @@ class EventTimer:
                 launch()
                 end.record()
             torch.cuda.synchronize()
-            found += [round(begin.elapsed_time(end) / 1e3, 9) for begin, end, _ in events]
-        return found
+            seconds += [round(begin.elapsed_time(end) / 1e3, 9) for begin, end, _ in events]
+        return seconds
 
 
 def _event() -> Any:
@@ -90,17 +90,17 @@ def spans(activities: Sequence[tuple[str, int, int]], count: int) -> list[float]
 
     The times count from 1970: as floating-point numbers they would be multiples of 256 ns.
     """
-    found: list[tuple[int, int] | None] = []
+    launch_spans: list[tuple[int, int] | None] = []
     for name, begin, end in sorted(activities, key=lambda a: a[1]):
         if "ptxdiff_flush" in name:
-            found.append(None)
-        elif found:
-            before = found[-1]
-            found[-1] = (begin, end) if before is None else (before[0], max(end, before[1]))
-    if len(found) != count or None in found:
-        kept = sum(span is not None for span in found)
+            launch_spans.append(None)
+        elif launch_spans:
+            before = launch_spans[-1]
+            launch_spans[-1] = (begin, end) if before is None else (before[0], max(end, before[1]))
+    if len(launch_spans) != count or None in launch_spans:
+        kept = sum(span is not None for span in launch_spans)
         raise LostRecords(f"CUPTI's record has {kept} of {count} launches; another profiler may be attached")
-    return [round((end - begin) / 1e9, 9) for begin, end in filter(None, found)]
+    return [round((end - begin) / 1e9, 9) for begin, end in filter(None, launch_spans)]
 
 
 @contextlib.contextmanager

@@ -150,8 +150,8 @@ def _asked_once(compilation: Compilation, ptx: str) -> Assembled:
         try:
             status, output = run_tool([*command, str(source), "-o", str(cubin)], PTXAS_TIMEOUT)
         except subprocess.TimeoutExpired:
-            words = f"{tool.name} did not finish in {PTXAS_TIMEOUT:g} s"
-            return Refusal("error", words, stage="ptxas", ended="hung")
+            message = f"{tool.name} did not finish in {PTXAS_TIMEOUT:g} s"
+            return Refusal("error", message, stage="ptxas", ended="hung")
         if status or not cubin.exists():
             return _refusal(compilation, status, output)
         warnings = tuple(dict.fromkeys(c.words for c in ptxas_complaints(output, ("warning",))))
@@ -188,9 +188,9 @@ def _refusal(compilation: Compilation, status: int, output: str) -> Refusal:
     complaints = ptxas_complaints(output)
     crashed = _crashed(status, output)
     if crashed or not complaints:
-        words = f"{compilation.ptxas.name} {crashed or _how(status)}"
+        message = f"{compilation.ptxas.name} {crashed or _how(status)}"
         ended: Ended = "crashed" if crashed else "died"
-        return Refusal("error", f"{words}: {main_line(output)}" if output else words, output, "ptxas", ended)
+        return Refusal("error", f"{message}: {main_line(output)}" if output else message, output, "ptxas", ended)
     # The target is to blame only if every complaint is about it. A mismatch of arguments is named last: it often
     # follows from another complaint about the same operand.
     worst = min(complaints, key=lambda c: (kind_of(c.words), c.words.startswith("Arguments mismatch")))
@@ -240,8 +240,8 @@ _RESOURCES = {
 
 def resources(output: str) -> dict[str, int]:
     """Resources by name, from the output of `ptxas -v`. A resource that it does not mention is zero."""
-    found = {name: re.search(pattern, output) for name, pattern in _RESOURCES.items()}
-    return {name: int(m[1]) if m else 0 for name, m in found.items()}
+    matches = {name: re.search(pattern, output) for name, pattern in _RESOURCES.items()}
+    return {name: int(m[1]) if m else 0 for name, m in matches.items()}
 
 
 def disassemble(assembly: Assembly, nvdisasm: str) -> Disassembly | Refusal:

@@ -33,10 +33,10 @@ class NoTriton(RuntimeError):
 @functools.cache
 def triton_folder() -> Path:
     """The folder of the installed Triton, found without importing it. Raises NoTriton."""
-    found = importlib.util.find_spec("triton")
-    if found is None or not found.origin:
+    spec = importlib.util.find_spec("triton")
+    if spec is None or not spec.origin:
         raise NoTriton("triton is not installed: pip install 'ptxdiff[triton]'")
-    return Path(found.origin).parent
+    return Path(spec.origin).parent
 
 
 @functools.cache
@@ -105,8 +105,8 @@ def parse(words: str, beside: Path) -> tuple[str, str]:
             f"{words!r}: write NAME=PATH, such as old=/envs/old or old=/envs/old/bin/python; a name has letters, "
             "digits, dots, dashes and underscores"
         )
-    place = beside / Path(path).expanduser()
-    python = place / "bin" / "python" if place.is_dir() else place
+    location = beside / Path(path).expanduser()
+    python = location / "bin" / "python" if location.is_dir() else location
     if not python.is_file() or not os.access(python, os.X_OK):
         raise ValueError(f"{words}: {python} is no Python interpreter; give one, or the folder of an environment")
     return name, os.path.abspath(python)  # not resolved: the link itself decides which environment the interpreter uses

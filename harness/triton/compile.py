@@ -70,8 +70,8 @@ def _remembers_targets(version: str) -> bool:
     then gets the instructions of sm_89, or the reverse. 3.9 has no such table (triton-lang/triton pull request 9364).
     Versions between them were not tried.
     """
-    found = re.match(r"(\d+)\.(\d+)", version)
-    return found is None or (int(found[1]), int(found[2])) < (3, 9)
+    match = re.match(r"(\d+)\.(\d+)", version)
+    return match is None or (int(match[1]), int(match[2])) < (3, 9)
 
 
 _swaps: tuple[AsmSwap, ...] = ()
@@ -175,8 +175,8 @@ def _in_fork(spec: KernelSpec, held: Held, timeout: float) -> CallEnd:
 
 
 def _start(spec: KernelSpec, identity: str, timeout: float, result: Future[Compiled]) -> None:
-    if not spec.swaps and (found := find(identity, spec.compiler)):
-        result.set_result(_compiled(spec, *found))
+    if not spec.swaps and (known := find(identity, spec.compiler)):
+        result.set_result(_compiled(spec, *known))
         return
 
     def finish(done: Future[CallEnd]) -> None:
@@ -200,8 +200,8 @@ def _judge(spec: KernelSpec, identity: str, outcome: CallEnd) -> Compiled:
     if refusal or outcome.reply is None:
         return refusal or Refusal("error", "the compiler gave no answer")
     lowered: Lowered = outcome.reply.value
-    if spec.compiler and (words := _another(lowered.triton, spec.compiler)):
-        return Refusal("error", words)
+    if spec.compiler and (reason := _another(lowered.triton, spec.compiler)):
+        return Refusal("error", reason)
     if identity:
         keep(identity, lowered, outcome.reply.warnings, spec.compiler)
     return _compiled(spec, lowered, outcome.reply.warnings)
@@ -222,8 +222,8 @@ def _compiled(spec: KernelSpec, lowered: Lowered, notes: tuple[str, ...]) -> Com
     for call in lowered.asm:
         text, constraints = call.text, call.constraints
         called = ours and BEGIN not in text  # a variant's own asm is checked elsewhere (`asmfaults`)
-        if words := written_input(text, constraints) or (called and _no_function(text, constraints)):
-            return Refusal("error", f"inline asm, {' '.join(words.split())}")
+        if reason := written_input(text, constraints) or (called and _no_function(text, constraints)):
+            return Refusal("error", f"inline asm, {' '.join(reason.split())}")
     return Compilation(
         spec=spec,
         ptx=lowered.ptx,
@@ -246,8 +246,8 @@ def _no_function(text: str, constraints: str) -> str | None:
     """
     from ptxdiff.emulator import repeated_name
 
-    if found := _PLACEMENT.search(text):
-        return f"{found[0]} depends on where Triton places an element, which a function is not given: use kernel(...)"
+    if match := _PLACEMENT.search(text):
+        return f"{match[0]} depends on where Triton places an element, which a function is not given: use kernel(...)"
     return repeated_name(text, constraints)
 
 

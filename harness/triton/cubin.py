@@ -29,14 +29,14 @@ def loaded_sections(cubin: bytes) -> Mapping[str, bytes]:
     size, count, names = struct.unpack_from("<HHH", cubin, 58)
     heads = [struct.unpack_from("<IIQQQQ", cubin, table + k * size) for k in range(count)]
     first = heads[names][4]
-    found = {}
+    sections = {}
     for name, _, flags, _, offset, length in heads:
         word = cubin[first + name : cubin.index(b"\0", first + name)].decode()
         if flags & _ALLOCATED or word.startswith(".nv.info"):
-            found[word] = cubin[offset : offset + length]
-    if not any(name.startswith(".text") for name in found):
+            sections[word] = cubin[offset : offset + length]
+    if not any(name.startswith(".text") for name in sections):
         raise ValueError("no code in this cubin")
-    return found
+    return sections
 
 
 def relocated_code(cubin: bytes) -> bool:
@@ -224,19 +224,19 @@ _BYTES = 16  # of an instruction, since Volta
 def split_text(kernels: Sequence[MachineKernel], text: str) -> list[str] | None:
     """nvdisasm's text for each kernel alone, from its text for all; None if that does not have the expected form."""
     head, *parts = _PART.split(text)
-    found = {m[1]: part for part in parts if (m := _TITLE.match(part))}
-    tail = found.pop("SYMBOLS", "")
+    by_section = {m[1]: part for part in parts if (m := _TITLE.match(part))}
+    tail = by_section.pop("SYMBOLS", "")
     elsewhere = kernels[0].alike[3]  # which nvdisasm lists after all code
-    if len(parts) != len(kernels) + bool(tail) or len(found) != len(kernels) or bool(tail) != bool(elsewhere):
+    if len(parts) != len(kernels) + bool(tail) or len(by_section) != len(kernels) or bool(tail) != bool(elsewhere):
         return None
     end = re.search(r"\n*\Z", parts[-1])
     made = []
     for i, k in enumerate(kernels):
-        part = found.get(f".text.{_named(i, k)}", "")
+        part = by_section.get(f".text.{_named(i, k)}", "")
         if len(_INSTRUCTION.findall(part)) * _BYTES != len(k.text.data):
             return None
         # Labels are numbered throughout the file: first those that code jumps to, then the ends of functions.
-        numbers = {n: str(place) for place, n in enumerate(sorted({int(n) for n in _LABEL.findall(part)}))}
+        numbers = {n: str(index) for index, n in enumerate(sorted({int(n) for n in _LABEL.findall(part)}))}
         part = _LABEL.sub(lambda m, numbers=numbers: f".L_x_{numbers[int(m[1])]}", part)
         if not tail and end:  # the last kernel has no blank lines after it
             part = part.rstrip("\n") + end[0]

@@ -78,16 +78,16 @@ def from_outcome(outcome: CallEnd) -> Refusal | None:
     """The refusal in a worker's outcome; None if it answered and no compiler printed an error."""
     reply, output = outcome.reply, outcome.stderr.strip()
     if reply is None:
-        words = f"the compiler {outcome.ended}"
+        message = f"the compiler {outcome.ended}"
         if output:
-            words = f"{with_hint(main_line(output))}; {words}"
-        return Refusal("error", words, output)
+            message = f"{with_hint(main_line(output))}; {message}"
+        return Refusal("error", message, output)
     if reply.raised:
         # A CompileFailure has the cause that the worker found, in full.
-        words = reply.message if reply.raised == "CompileFailure" else f"{reply.raised}: {reply.message}"
-        if output and _VAGUE.search(words):
-            words = main_line(output)
-        return Refusal(kind_of(words), with_hint(one_line(words)), "\n".join(filter(None, (output, reply.trace))))
+        message = reply.message if reply.raised == "CompileFailure" else f"{reply.raised}: {reply.message}"
+        if output and _VAGUE.search(message):
+            message = main_line(output)
+        return Refusal(kind_of(message), with_hint(one_line(message)), "\n".join(filter(None, (output, reply.trace))))
     if output:
         return Refusal(kind_of(output), with_hint(main_line(output)), output)
     return None
@@ -110,9 +110,9 @@ _FIRST = (
 def main_line(text: str) -> str:
     """The line of a compiler's output that names the fault; the first line if none is recognised."""
     for pattern in _FIRST:
-        if found := re.search(pattern.pattern, text, flags=re.MULTILINE):
+        if match := re.search(pattern.pattern, text, flags=re.MULTILINE):
             # LLVM quotes the whole asm here; messages show it elsewhere.
-            return one_line(found["words"].partition(" string: '")[0])
+            return one_line(match["words"].partition(" string: '")[0])
     return one_line(text.strip().splitlines()[0]) if text.strip() else ""
 
 

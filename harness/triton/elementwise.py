@@ -172,8 +172,8 @@ class Elementwise:
 
 
 def _registers(element: str, pack: int) -> int:
-    found = re.search(r"(?:fp|bf|[iu])(\d+)", element)
-    bits = int(found[1]) if found else 32
+    match = re.search(r"(?:fp|bf|[iu])(\d+)", element)
+    bits = int(match[1]) if match else 32
     return pack if bits >= 32 else -(-pack * bits // 32)
 
 

@@ -50,10 +50,10 @@ def taken_as_given(spec: KernelSpec) -> Compiled:
     required = _REQUIRED.search(directives)
     if required and tuple(int(size or 1) for size in required.groups()) != given.block:
         return _refused(f"kernel {entry} demands {required[0].strip()}, but block= is {given.block}")
-    if words := other_target(code, spec.target):
-        return Refusal("unsupported", words)
-    if words := header_fault(code):
-        return _refused(words)
+    if reason := other_target(code, spec.target):
+        return Refusal("unsupported", reason)
+    if reason := header_fault(code):
+        return _refused(reason)
     return Compilation(spec, given.text, entry, given.shared, math.prod(given.block) // WARP, UNASKED)
 
 
@@ -67,13 +67,15 @@ def packed(ptx: str, entry: str, values: Sequence[Any]) -> tuple[bytes, ...]:
 
     Raises ValueError for a value that does not fit its parameter.
     """
-    parameters = next(found for name, found, _ in _ENTRY.findall(without_comments(ptx)) if name == entry)
+    parameters = next(declared for name, declared, _ in _ENTRY.findall(without_comments(ptx)) if name == entry)
     return tuple(_bytes(value, *p) for value, p in zip(values, _parameters(parameters), strict=True))
 
 
 def parameter_count(ptx: str, entry: str) -> int:
     """The number of parameters that a kernel declares."""
-    return len(next(_parameters(found) for name, found, _ in _ENTRY.findall(without_comments(ptx)) if name == entry))
+    return len(
+        next(_parameters(declared) for name, declared, _ in _ENTRY.findall(without_comments(ptx)) if name == entry)
+    )
 
 
 _PARAMETER = re.compile(r"\.([bsuf])(\d+)\s(?:[^,]*?)([\w$%]+)\s*(?:\[\s*(\d+)\s*\])?\s*$")
@@ -81,12 +83,12 @@ _PARAMETER = re.compile(r"\.([bsuf])(\d+)\s(?:[^,]*?)([\w$%]+)\s*(?:\[\s*(\d+)\s
 
 def _parameters(declared: str) -> list[tuple[str, int]]:
     """The name and the size in bytes of each parameter in a kernel's parentheses."""
-    found = []
+    sizes = []
     for text in filter(str.strip, declared.split(",")):
         match = _PARAMETER.search(text.strip())
         assert match is not None, text
-        found.append((match[3], int(match[2]) // 8 * int(match[4] or 1)))
-    return found
+        sizes.append((match[3], int(match[2]) // 8 * int(match[4] or 1)))
+    return sizes
 
 
 _FLOATS = {2: "e", 4: "f", 8: "d"}
@@ -115,12 +117,12 @@ def header_fault(code: str) -> str:
     ISA 11.1.2: "Each PTX module must begin with a .version directive, immediately followed by a .target directive"; its
     notes give the version in which each target was introduced. code: without comments.
     """
-    found = _HEADER.match(code)
-    if found is None:
+    match = _HEADER.match(code)
+    if match is None:
         return "does not begin with .version and .target, as each PTX module must (ISA 11.1.2)"
-    needed = INTRODUCED.get(found[2])
-    if needed and version_number(found[1]) < version_number(needed):
-        return f"states .version {found[1]}, but .target {found[2]} was introduced in PTX ISA {needed} (ISA 11.1.2)"
+    needed = INTRODUCED.get(match[2])
+    if needed and version_number(match[1]) < version_number(needed):
+        return f"states .version {match[1]}, but .target {match[2]} was introduced in PTX ISA {needed} (ISA 11.1.2)"
     return ""
 
 

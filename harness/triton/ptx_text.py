@@ -68,16 +68,16 @@ _FILE = re.compile(r'^\s*\.file\s+(?P<file>\d+)\s+"(?P<name>[^"]+)"', re.M)
 def asm_line(ptx: str, line: int) -> AsmLine | None:
     """Trace line `line` (from 1) of the PTX to the asm block around it; None if it is in no block."""
     number, ours, block = 0, False, False
-    place = call = None  # of the latest .loc, and of the block
+    location = call = None  # of the latest .loc, and of the block
     for index, text in enumerate(ptx.splitlines(), 1):
         mark = text.strip()
         if mark in ("// begin inline asm", BEGIN):
-            call = call if block else place
+            call = call if block else location
             number, block, ours = 0, True, mark == BEGIN
         elif mark in ("// end inline asm", END):
             block = ours = False
-        elif found := _PLACE.match(text):  # Triton 3.9 puts .loc directives between the lines of asm
-            place = found
+        elif location_match := _PLACE.match(text):  # Triton 3.9 puts .loc directives between the lines of asm
+            location = location_match
         elif block:
             number += 1
         if index == line:

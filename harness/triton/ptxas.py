@@ -28,15 +28,15 @@ class NoAssembler(ValueError):
 
 def assembler_at(path: str | Path, level: int, *, bundled: bool = False, options: Sequence[str] = ()) -> PtxasChoice:
     """The ptxas at a path, at a level, with those of Triton's options that it accepts. Raises NoAssembler."""
-    place = os.path.abspath(path)
+    location = os.path.abspath(path)
     try:
-        status = os.stat(place)
-        file = (place, status.st_size, status.st_mtime_ns, status.st_ino)
+        status = os.stat(location)
+        file = (location, status.st_size, status.st_mtime_ns, status.st_ino)
         version, digest, script = _identified(*file)
         known = tuple(o for o in options if _knows(o, *file))
     except OSError as error:
         raise NoAssembler(f"{path} does not run: {error.strerror or error}") from None
-    return PtxasChoice(place, version, level, digest, script, bundled, known)
+    return PtxasChoice(location, version, level, digest, script, bundled, known)
 
 
 @functools.lru_cache(maxsize=64)
@@ -47,10 +47,10 @@ def _identified(path: str, size: int, changed: int, number: int) -> tuple[str, s
         _, output = run_tool([path, "--version"], ASKED)
     except subprocess.TimeoutExpired:
         raise NoAssembler(f"{path} --version did not end in {ASKED:g} s") from None
-    found = re.search(r"\bV(\d+(?:\.\d+)+)", output) or re.search(r"release (\d+\.\d+)", output)
-    if found is None or ("ptxas" not in output.lower() and "Cuda compilation tools" not in output):
+    match = re.search(r"\bV(\d+(?:\.\d+)+)", output) or re.search(r"release (\d+\.\d+)", output)
+    if match is None or ("ptxas" not in output.lower() and "Cuda compilation tools" not in output):
         raise NoAssembler(f"{path} --version does not say which release of ptxas it is")
-    return found[1], hashlib.sha256(content).hexdigest()[:12], not content.startswith(_MACHINE_CODE)
+    return match[1], hashlib.sha256(content).hexdigest()[:12], not content.startswith(_MACHINE_CODE)
 
 
 @functools.lru_cache(maxsize=256)
@@ -109,21 +109,21 @@ def called_with(
 
 
 def _without_files(command: Sequence[str]) -> Iterator[str]:
-    words = iter(command[1:])
-    for word in words:
+    arguments = iter(command[1:])
+    for word in arguments:
         if word == "-o":
-            next(words, None)
+            next(arguments, None)
         elif not word.endswith(".ptx"):
             yield word
 
 
 def beyond_every_call(called: Sequence[str]) -> tuple[str, ...]:
     """Those of Triton's options that the harness does not set itself (level, target, contraction, reports)."""
-    found, words = [], iter(called)
-    for word in words:
+    beyond, arguments = [], iter(called)
+    for word in arguments:
         if word in _ALONE or word.partition("=")[0] in _WITH_VALUE or word[:2] == "-O":
             if word in _WITH_VALUE:
-                next(words, None)
+                next(arguments, None)
             continue
-        found.append(word)
-    return tuple(found)
+        beyond.append(word)
+    return tuple(beyond)

@@ -111,10 +111,10 @@ class FunctionRef:
         being_imported = getattr(getattr(module, "__spec__", None), "_initializing", False)
         if self.module == "__main__" or being_imported or not os.path.isfile(self.path):
             return False
-        found: Any = module
+        member: Any = module
         for part in self.qualname.split("."):
-            found = getattr(found, part, None)
-        return found is function
+            member = getattr(member, part, None)
+        return member is function
 
 
 _met: ContextVar[dict[tuple[int, bool], tuple[Any, FunctionRef]] | None] = ContextVar("_met", default=None)

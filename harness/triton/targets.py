@@ -86,11 +86,11 @@ def _table_of(compiler: str, installed: str) -> Mapping[str, TargetInfo]:
 
 
 def _table(compiler: str, *installed: bytes) -> Mapping[str, TargetInfo]:
-    if found := _found(installed):
-        return found
+    if known := _found(installed):
+        return known
     with _kept.making(*installed):
-        if found := _found(installed):
-            return found
+        if known := _found(installed):
+            return known
         table = _probe(compiler) if compiler else _probe()
         if not any(word in info.words for info in table.values() for word in _TRANSIENT):
             _kept.put(json.dumps([dataclasses.asdict(info) for info in table.values()]).encode(), *installed)
@@ -137,15 +137,15 @@ def _probe(compiler: str = "") -> dict[str, TargetInfo]:
 
 def candidates() -> tuple[str, ...]:
     """The targets to probe: those of the case model, and those that either ptxas lists."""
-    found = {capability(name) for name in KNOWN}
+    capabilities = {capability(name) for name in KNOWN}
     for name in ("ptxas", "ptxas-blackwell"):
         try:
             help_text = subprocess.run([str(tool(name)), "--help"], capture_output=True, text=True, timeout=60).stdout
         except (OSError, subprocess.TimeoutExpired):
             continue
-        found |= {int(number) for number in re.findall(r"'sm_(\d+)a?'", help_text)}
+        capabilities |= {int(number) for number in re.findall(r"'sm_(\d+)a?'", help_text)}
     # From 9.0 on, Triton writes the architecture-specific target.
-    return tuple(f"sm_{n}a" if n >= 90 else f"sm_{n}" for n in sorted(found) if n >= _OLDEST)
+    return tuple(f"sm_{n}a" if n >= 90 else f"sm_{n}" for n in sorted(capabilities) if n >= _OLDEST)
 
 
 def _empty_kernel(target: str) -> KernelSpec:
@@ -169,8 +169,8 @@ def _inspect(name: str, compiled: Compiled) -> TargetInfo:
 
 
 def _header(compiled: Compilation, directive: str) -> str:
-    found = re.search(rf"^\.{directive}\s+(\S+)", compiled.ptx, re.M)
-    return found[1] if found else ""
+    match = re.search(rf"^\.{directive}\s+(\S+)", compiled.ptx, re.M)
+    return match[1] if match else ""
 
 
 def _installation() -> list[bytes]:

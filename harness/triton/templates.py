@@ -30,11 +30,11 @@ def _as_tuple(result):
 @triton.jit
 def _check_type(result: tl.constexpr, output: tl.constexpr):
     same: tl.constexpr = result == output or (result.is_int() and output.is_int())
-    words: tl.constexpr = (
+    message: tl.constexpr = (
         "a result's type is not its output's: convert it in the function, with .to(...); codes of 8 bits and fewer are "
         "uint8, so a float8 takes .to(tl.uint8, bitcast=True)"
     )
-    tl.static_assert(same, words)
+    tl.static_assert(same, message)
 
 
 @triton.jit

@@ -22,8 +22,8 @@ def approximate_results(asm: str, constraints: str, *, target: str | None = None
     Raises PtxError as `emulate` would.
     """
     block = assemble(asm, constraints, target)
-    found = _by_slot(block.program)
-    return tuple(tuple(sorted(found[slot])) for slot in block.slots)
+    by_slot = _by_slot(block.program)
+    return tuple(tuple(sorted(by_slot[slot])) for slot in block.slots)
 
 
 def approximate_tensors(
@@ -52,8 +52,8 @@ def approximate_tensors(
         if step.detail.space != "global":
             return [spaces[step.detail.space]] if step.detail.space in spaces else memory
         address = step.sources[0].slot
-        found = roots[address] if address >= 0 else frozenset()
-        return [cells[name] for name in found] or memory
+        names_reaching = roots[address] if address >= 0 else frozenset()
+        return [cells[name] for name in names_reaching] or memory
 
     known = True
     for step in program.steps:
@@ -71,8 +71,8 @@ def approximate_tensors(
         else:
             known = False
             flow.add(step, read if step.kind == "branch" else [*read, *memory], [everywhere])
-    found = flow.in_order(everywhere) if ordered and known else flow.settled()
-    return {name: tuple(sorted(found[cell] | found[everywhere])) for name, cell in cells.items()}
+    by_cell = flow.in_order(everywhere) if ordered and known else flow.settled()
+    return {name: tuple(sorted(by_cell[cell] | by_cell[everywhere])) for name, cell in cells.items()}
 
 
 def _roots(program: Program, tensors: Mapping[str, str]) -> list[Names]:
@@ -111,30 +111,30 @@ class _Flow:
 
     def in_order(self, everywhere: int) -> list[Names]:
         """By place, the names that reach it in the order of the steps; what was in a place before stays there."""
-        found: list[Names] = [frozenset()] * self._places
+        reaching: list[Names] = [frozenset()] * self._places
         for names, read, written in self._moves:
-            names = names.union(found[everywhere], *(found[place] for place in read))
-            for place in written:
-                found[place] |= names
-        return found
+            names = names.union(reaching[everywhere], *(reaching[cell] for cell in read))
+            for cell in written:
+                reaching[cell] |= names
+        return reaching
 
     def settled(self) -> list[Names]:
         """By place, the names that reach it in any order. A place is visited again only when it has gained one."""
-        found: list[Names] = [frozenset()] * self._places
-        flows: list[set[int]] = [set() for _ in found]
+        reaching: list[Names] = [frozenset()] * self._places
+        flows: list[set[int]] = [set() for _ in reaching]
         for names, read, written in self._moves:
-            for place in written:
-                found[place] |= names
-            for place in read:
-                flows[place].update(written)
-        pending = deque(place for place, names in enumerate(found) if names)
+            for cell in written:
+                reaching[cell] |= names
+            for cell in read:
+                flows[cell].update(written)
+        pending = deque(cell for cell, names in enumerate(reaching) if names)
         while pending:
             at = pending.popleft()
-            for place in flows[at]:
-                if not found[at] <= found[place]:
-                    found[place] |= found[at]
-                    pending.append(place)
-        return found
+            for cell in flows[at]:
+                if not reaching[at] <= reaching[cell]:
+                    reaching[cell] |= reaching[at]
+                    pending.append(cell)
+        return reaching
 
 
 def _by_slot(program: Program) -> list[Names]:
@@ -143,8 +143,8 @@ def _by_slot(program: Program) -> list[Names]:
     flow = _Flow(everywhere + 1)
     for step in program.steps:
         flow.add(step, _read(step), _written(step) if step.facts.registers_only else [everywhere])
-    found = flow.settled()
-    return [names | found[everywhere] for names in found[:everywhere]]
+    reaching = flow.settled()
+    return [names | reaching[everywhere] for names in reaching[:everywhere]]
 
 
 def _read(step: Step) -> list[int]:
@@ -217,9 +217,9 @@ def sharing(
     hazards = tuple(itertools.islice(_hazards(block, constraints), HAZARDS))
     pairs = [(h.output, h.input) for h in hazards if h.tied < 0]
     tied = [{h.output: h.input} for h in hazards if h.tied >= 0]
-    found = list(itertools.islice(_matchings(pairs), ASSIGNMENTS + 1))
-    if len(found) <= ASSIGNMENTS and len(hazards) < HAZARDS:
-        return Sharing(hazards, (*sorted(found, key=len), *tied), True)
+    matchings = list(itertools.islice(_matchings(pairs), ASSIGNMENTS + 1))
+    if len(matchings) <= ASSIGNMENTS and len(hazards) < HAZARDS:
+        return Sharing(hazards, (*sorted(matchings, key=len), *tied), True)
     singles = [{o: i} for o, i in pairs] if len(pairs) <= SINGLES else []
     return Sharing(hazards, (*singles, *_covering(pairs), *tied), False)
 

@@ -241,8 +241,8 @@ class Builder(Resolver):
         except PtxError:
             raise
         except Exception as error:
-            words = unexpected(error, "checking this statement")
-            raise self.error(type(words), words.message, self.at) from error
+            fault = unexpected(error, "checking this statement")
+            raise self.error(type(fault), fault.message, self.at) from error
 
     def jump(self, step: Step, label: Name) -> None:
         """Record that `step` jumps to a label, which may be declared later."""
@@ -264,10 +264,10 @@ class Builder(Resolver):
     # forms -----------------------------------------------------------------------------------------------
 
     def _bind(self, node: Instruction) -> Step:
-        found = lookup(node, self.source, self.target, self.elementwise)
+        candidates = lookup(node, self.source, self.target, self.elementwise)
         first: PtxError | None = None
         # Forms with the same number of operands come first: their errors describe the actual mistake.
-        for bound in sorted(found, key=lambda b: len(b.form.sources) + 1 != len(node.operands)):
+        for bound in sorted(candidates, key=lambda b: len(b.form.sources) + 1 != len(node.operands)):
             try:
                 step = self._bind_form(node, bound)
                 if node.guard is not None:

@@ -199,11 +199,11 @@ def _bind_one_each(
     places = []
     for what, widths in (("output", outputs), ("input", inputs)):
         own = [c for c in constraints if c.output == (what == "output")]
-        found = _shares(widths, own, pack)
-        alike = [counts for counts in found if len(set(counts) - {0}) <= 1]
-        if not found or (len(found) > 1 and len(alike) != 1):
-            raise _unplaced(what, widths, own, pack, bool(found))
-        for tensor, (width, count) in enumerate(zip(widths, (alike or found)[0], strict=True)):
+        shares = _shares(widths, own, pack)
+        alike = [counts for counts in shares if len(set(counts) - {0}) <= 1]
+        if not shares or (len(shares) > 1 and len(alike) != 1):
+            raise _unplaced(what, widths, own, pack, bool(shares))
+        for tensor, (width, count) in enumerate(zip(widths, (alike or shares)[0], strict=True)):
             places += [(tensor, at, count or 1, width) for at in range(0, pack if count else 1, count or 1)]
     return _operands(constraints, places)
 
@@ -223,12 +223,12 @@ def _ways_from(
     if constraints[at].immediate:
         return [(0, *way) for way in rest.get(at + 1, [])]
     register = REGISTER_WIDTH[constraints[at].letter]
-    found: list[tuple[int, ...]] = []
+    ways: list[tuple[int, ...]] = []
     for count in dict.fromkeys((1, min(max(register // width, 1), pack))):
         own = constraints[at : at + pack // count]
         if len(own) == pack // count and all(REGISTER_WIDTH.get(c.letter) == register for c in own):
-            found += [(count, *way) for way in rest.get(at + len(own), [])]
-    return found[:8]
+            ways += [(count, *way) for way in rest.get(at + len(own), [])]
+    return ways[:8]
 
 
 def _unplaced(
@@ -338,8 +338,8 @@ def check_inputs(tree: CodeBlock, source: Source, constraints: Sequence[Constrai
     for instruction in instructions(tree):
         for number in _written(instruction):
             if number in inputs:
-                words = _words(source.statement(instruction.offset), number, inputs[number], constraints)
-                raise source.error(InputWritten, words, instruction.offset)
+                message = _words(source.statement(instruction.offset), number, inputs[number], constraints)
+                raise source.error(InputWritten, message, instruction.offset)
 
 
 def _words(statement: str, number: int, constraint: Constraint, constraints: Sequence[Constraint]) -> str:

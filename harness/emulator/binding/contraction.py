@@ -57,12 +57,12 @@ def contraction_open(program: Program) -> bool:
             for r, w in zip(step.sources, step.destinations, strict=True):
                 moves.setdefault(r.slot, set()).add(w.slot)
     products = {(w.slot, _type(s.bound)) for s in program.steps if s.bound.contraction == "mul" for w in s.destinations}
-    found = list(products)
-    while found:
-        slot, kind = found.pop()
+    pending = list(products)
+    while pending:
+        slot, kind = pending.pop()
         moved = {(to, kind) for to in moves.get(slot, ())} - products
         products |= moved
-        found += moved
+        pending += moved
     return any(
         (r.slot, _type(step.bound)) in products
         for step in program.steps

@@ -52,9 +52,9 @@ class Scope:
     def _innermost(self, table: Callable[[Scope], dict[str, T]], name: str) -> T | None:
         scope: Scope | None = self
         while scope is not None:
-            found = table(scope).get(name)
-            if found is not None:
-                return found
+            entry = table(scope).get(name)
+            if entry is not None:
+                return entry
             scope = scope.outer
         return None
 
@@ -96,17 +96,17 @@ class Resolver:
         if node.displacement:
             message = f"{node.text}+{node.displacement}: only the address of a variable has a constant added"
             raise self.error(OperandError, message, node.offset)
-        found = self.scope.register(node.text)
-        if found is None and "." in node.text:
+        register = self.scope.register(node.text)
+        if register is None and "." in node.text:
             base, _, component = node.text.rpartition(".")
             vector = self.scope.register(base)
             index = next((c[component] for c in COMPONENTS if component in c), None)
             if isinstance(vector, list) and index is not None and index < len(vector):
                 return vector[index]
-        if isinstance(found, Register):
-            return found
+        if isinstance(register, Register):
+            return register
         shown = node.text.replace(OPERAND, "$")
-        if isinstance(found, list):
+        if isinstance(register, list):
             raise self.error(OperandError, f"{shown} is a vector; name one component, as in {shown}.x", node.offset)
         if node.text.partition(".")[0] in SPECIAL_REGISTERS:
             message = f"special register {shown} can be read by mov only"

@@ -96,14 +96,14 @@ def waiting_loops(program: Program) -> dict[int, int]:
     """
     reading = [0, *accumulate(step.kind == "ld" and step.detail.space in ("", "global") for step in program.steps)]
     observing = [0, *accumulate(map(observes, program.steps))]
-    found = {}
+    patience = {}
     for at, step in enumerate(program.steps):
         if step.kind == "branch" and step.target <= at:
             if observing[at + 1] > observing[step.target]:
-                found[at] = PATIENCE
+                patience[at] = PATIENCE
             elif reading[at + 1] > reading[step.target]:
-                found[at] = PATIENCE // 64
-    return found
+                patience[at] = PATIENCE // 64
+    return patience
 
 
 def awaited_loads(program: Program) -> frozenset[int]:
@@ -111,7 +111,7 @@ def awaited_loads(program: Program) -> frozenset[int]:
 
     Only such loads wait for another thread. Others that are volatile read what another thread wrote at some time.
     """
-    found = set()
+    offsets = set()
     for at, step in enumerate(program.steps):
         if step.kind != "branch" or step.target > at:
             continue
@@ -124,8 +124,8 @@ def awaited_loads(program: Program) -> frozenset[int]:
                 if any(reader.slot in known for reader in later.sources) or later.guard in known:
                     known |= {s for writer in later.destinations for s in (writer.slot, writer.upper) if s >= 0}
             if any(one.kind == "branch" and one.guard in known for one in body):
-                found.add(load.node.offset)
-    return frozenset(found)
+                offsets.add(load.node.offset)
+    return frozenset(offsets)
 
 
 def data_loads(program: Program) -> frozenset[int]:
@@ -134,7 +134,7 @@ def data_loads(program: Program) -> frozenset[int]:
 
     Such a load waits for nobody, and no later access depends on what it saw. Its value is part of the results.
     """
-    found = set()
+    offsets = set()
     for load in program.steps:
         if load.kind != "ld" or load.bound.modifiers.get("sem") not in ("relaxed", "volatile"):
             continue
@@ -149,8 +149,8 @@ def data_loads(program: Program) -> frozenset[int]:
                     decides |= step.kind in ("atom", "branch") or any(w.width == 1 for w in step.destinations)
                     known |= {s for writer in step.destinations for s in (writer.slot, writer.upper) if s >= 0}
         if not decides:
-            found.add(load.node.offset)
-    return frozenset(found)
+            offsets.add(load.node.offset)
+    return frozenset(offsets)
 
 
 class Turns(Protocol):

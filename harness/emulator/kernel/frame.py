@@ -187,14 +187,14 @@ class KernelFrame(MemoryFrame):
                 continue
             inside, some = address[part], lanes[part]
             if number == 0:
-                found = self._in_global(step, access, inside, some)
+                placed_parts = self._in_global(step, access, inside, some)
             elif number == 1:
-                found = [self._in_parameters(step, access, inside - PARAMETER_WINDOW, some)]
+                placed_parts = [self._in_parameters(step, access, inside - PARAMETER_WINDOW, some)]
             elif number == 2:
-                found = [self._in_shared(step, access, inside - SHARED_WINDOW, some)]
+                placed_parts = [self._in_shared(step, access, inside - SHARED_WINDOW, some)]
             else:
-                found = [self._in_local(step, access, inside - LOCAL_WINDOW, some)]
-            for place in found:
+                placed_parts = [self._in_local(step, access, inside - LOCAL_WINDOW, some)]
+            for place in placed_parts:
                 place.part = part if place.part is None else part[place.part]
                 places.append(place)
         return places
@@ -238,9 +238,9 @@ class KernelFrame(MemoryFrame):
         values = [np.zeros(len(lanes), UNSIGNED[access.width]) for _ in range(access.count)]
         masks = [np.zeros(len(lanes), UNSIGNED[access.width]) for _ in range(access.count)]
         for place in places:
-            found, doubt = self._load(step, access, lanes[place.part], place)
+            elements, doubt = self._load(step, access, lanes[place.part], place)
             for i in range(access.count):
-                values[i][place.part] = found[i]
+                values[i][place.part] = elements[i]
                 one = doubt[i]
                 if one is not None:
                     masks[i][place.part] = one

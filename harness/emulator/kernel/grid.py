@@ -98,11 +98,11 @@ class KernelGrid:
         declared = self.kernel.parameters
         if len(values) > len(declared):
             raise PtxError(f"kernel {self.kernel.name} has {len(declared)} parameters, {len(values)} were given")
-        found = {}
+        encoded = {}
         for number, parameter in enumerate(declared):
             value = values[number] if number < len(values) else 0
-            found[parameter.name] = parameter_bytes(value, parameter, size_of(parameter))
-        return found
+            encoded[parameter.name] = parameter_bytes(value, parameter, size_of(parameter))
+        return encoded
 
     def parameter(self, name: str, offset: int, size: int) -> int:
         """The bit pattern of `size` bytes of a parameter."""

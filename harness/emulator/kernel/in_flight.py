@@ -118,8 +118,8 @@ class Owned:
             some = (number for number in range(at, len(offsets)) if self._written(offsets, size, number, others))
             at = next(some, -1) if self._written(offsets, size, slice(None), others) else -1
         if at >= 0:
-            found, who = self._named(offsets, size, at), self.frame.who(int(lanes[at]))
-            writer = next(filter(None, (one.writer(found) for one in self.owners)), "work in flight writes")
+            unit, who = self._named(offsets, size, at), self.frame.who(int(lanes[at]))
+            writer = next(filter(None, (one.writer(unit) for one in self.owners)), "work in flight writes")
             text = (
                 f"{who} {verb} shared memory at offset {int(offsets[at]) % self.frame.shared.size}, to which {writer}"
             )
@@ -132,8 +132,8 @@ class Owned:
         """
         at = self.sources.first(offsets, size)
         if at >= 0:
-            found, who = self._named(offsets, size, at), self.frame.who(int(lanes[at]))
-            reader = next(filter(None, (one.reader(found) for one in self.owners)), "work in flight still reads")
+            unit, who = self._named(offsets, size, at), self.frame.who(int(lanes[at]))
+            reader = next(filter(None, (one.reader(unit) for one in self.owners)), "work in flight still reads")
             text = f"race: {who} writes to shared memory at offset {int(offsets[at]) % self.frame.shared.size}, which "
             raise self.frame.fault(MemoryFault, step, text + reader)
 

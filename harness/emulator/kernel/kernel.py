@@ -18,13 +18,13 @@ def size_of(parameter: Declaration) -> int:
 
 def places_of(parameters: Iterable[Declaration]) -> dict[str, int]:
     """The offset of each parameter in bytes, counted from the first."""
-    found, at = {}, 0
+    offsets, at = {}, 0
     for parameter in parameters:
         align = max(parameter.align, TYPES[parameter.type].width // 8)
         at = -(-at // align) * align
-        found[parameter.name] = at
+        offsets[parameter.name] = at
         at += size_of(parameter)
-    return found
+    return offsets
 
 
 @dataclass(frozen=True)

@@ -142,13 +142,13 @@ def _check_parameters(module: Module, function: Function) -> None:
 
 
 def _units(program: Program) -> dict[str, int]:
-    found = {"shared": 16, "global": 16}
+    units = {"shared": 16, "global": 16}
     for step in program.steps:
         details = step.detail if isinstance(step.detail, tuple) else (step.detail,)
         for access in details:
             if hasattr(access, "displacement"):
                 for space in ("shared", "global") if access.space == "" else (access.space,):
-                    if space in found:
+                    if space in units:
                         size = access.width // 8 if step.kind == "cp_async" else access.size
-                        found[space] = min(found[space], size)
-    return found
+                        units[space] = min(units[space], size)
+    return units

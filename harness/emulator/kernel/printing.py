@@ -47,7 +47,7 @@ class Printer:
 
 def sizes(form: str) -> list[tuple[int, int]]:
     """Offset and bytes of each argument that a format takes."""
-    found: list[tuple[int, int]] = []
+    arguments: list[tuple[int, int]] = []
     at = 0
     for conversion in CONVERSION.finditer(form):
         _, width, precision, length, kind = conversion.groups()
@@ -55,9 +55,9 @@ def sizes(form: str) -> list[tuple[int, int]]:
             wide = kind in "fFeEgGaAps" or length in ("l", "ll", "j", "z", "t")
             for size in [*[4] * [width, precision].count("*"), 8 if wide else 4]:
                 at = -(-at // size) * size
-                found.append((at, size))
+                arguments.append((at, size))
                 at += size
-    return found
+    return arguments
 
 
 def formatted(form: str, values: list[Value], text_at: Callable[[int], str]) -> str:

@@ -114,11 +114,11 @@ class KernelScheduler(Scheduler):
 
     def _at_barriers(self) -> Array:
         """The lanes that wait at a barrier of their block."""
-        found = np.zeros(self.frame.lanes, np.bool_)
+        waiting = np.zeros(self.frame.lanes, np.bool_)
         for at, lanes in self.blocked.items():
             if self.program.steps[at].kind == "barrier":
-                found |= lanes
-        return found
+                waiting |= lanes
+        return waiting
 
     def _refuse_owed(self, active: Array) -> None:
         """Raise ExecutionError if lanes wait at a barrier, and others of their warps wait for them in an exchange."""
@@ -177,7 +177,7 @@ class KernelScheduler(Scheduler):
 
     def _woken(self) -> bool:
         """Wake lanes whose phase is now complete; returns whether there are any."""
-        found = False
+        any_woken = False
         for at, lanes in list(self.blocked.items()):
             step = self.program.steps[at]
             if step.facts.waits != "phase":
@@ -188,12 +188,12 @@ class KernelScheduler(Scheduler):
             else:
                 ready = some[mbarrier.complete(frame, step, some)]
             if len(ready):
-                found = True
+                any_woken = True
                 moving = np.zeros_like(lanes)
                 moving[ready] = True
                 self._park(at, moving)
                 self._stay(at, lanes & ~moving)
-        return found
+        return any_woken
 
     def _stay(self, at: int, lanes: Array) -> None:
         if lanes.any():
@@ -394,9 +394,9 @@ class KernelScheduler(Scheduler):
         frame = self.kernel_frame
         if frame.bulk.leaving:
             one = frame.bulk.leaving[0]
-            words = frame.bulk.reader(frame.shared.units(one.offsets, 16))
+            reader = frame.bulk.reader(frame.shared.units(one.offsets, 16))
             text = f"the block of {frame.who(one.lane)} ends, and its shared memory with it: "
-            raise frame.fault(ExecutionError, one.step, text + words)
+            raise frame.fault(ExecutionError, one.step, text + reader)
         frame.tensor.ended()
         launches = frame.grid.launches
         if launches is not None and launches.unqueried:

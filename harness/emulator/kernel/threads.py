@@ -167,5 +167,5 @@ class ThreadFrame(Frame):
             return self.constant(along, 32)
         if name == "%nclusterid":
             return self.constant(grid.sizes[axis] // along if 0 <= axis < 3 else 1, 32)
-        place = np.repeat(self._along(axis), grid.threads)
-        return place // along if name == "%clusterid" else place % along
+        coordinate = np.repeat(self._along(axis), grid.threads)
+        return coordinate // along if name == "%clusterid" else coordinate % along

@@ -102,14 +102,14 @@ def tensors(args: Sequence[Any]) -> tuple[list[Argument], tuple[int, ...]]:
         raise BindingError(f"arguments of shapes {shapes} do not broadcast against each other") from None
     if math.prod(shape) > ELEMENTS.most:
         raise TooLarge(ELEMENTS.refusal(math.prod(shape)))
-    found = []
+    arguments = []
     for array in arrays:
         scalar = array.size == 1
         if not scalar:
             array = np.broadcast_to(array, shape)
         flat = np.require(array, requirements=["C", "A"]).reshape(-1)
-        found.append(Argument(flat.view(UNSIGNED[max(width_of(array.dtype), 8)]), array.dtype, scalar))
-    return found, shape
+        arguments.append(Argument(flat.view(UNSIGNED[max(width_of(array.dtype), 8)]), array.dtype, scalar))
+    return arguments, shape
 
 
 def _array(value: Any) -> Array:
@@ -125,8 +125,8 @@ def _array(value: Any) -> Array:
     try:
         array = np.asarray(value)
     except Exception as error:  # an argument of any type may raise any exception
-        words = f"{type(error).__name__}: {error}"
-        raise BindingError(f"argument {_brief(value)} is no array ({words[:200]})") from None
+        message = f"{type(error).__name__}: {error}"
+        raise BindingError(f"argument {_brief(value)} is no array ({message[:200]})") from None
     if array.dtype.hasobject:
         raise BindingError(f"argument {_brief(value)} is no array of numbers")
     dtype_of(array.dtype)

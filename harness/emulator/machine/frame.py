@@ -44,10 +44,10 @@ class Frame:
     def constant(self, pattern: int, width: int) -> Array:
         """An array with the same pattern in every lane."""
         key = (self.lanes, width, pattern)
-        found = self._constants.get(key)
-        if found is None:
-            found = self._constants[key] = np.full(self.lanes, pattern, UNSIGNED[width])
-        return found
+        pattern_array = self._constants.get(key)
+        if pattern_array is None:
+            pattern_array = self._constants[key] = np.full(self.lanes, pattern, UNSIGNED[width])
+        return pattern_array
 
     def read(self, reader: ReadSlot) -> tuple[Array, Any]:
         """The values and undefined bits of a source operand, truncated to its width."""

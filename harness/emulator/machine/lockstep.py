@@ -64,8 +64,8 @@ def _straight(program: Program, frame: Frame) -> None:
 
 def internal(program: Program, step: Step | None, error: Exception) -> PtxError:
     """The InternalError for a fault of the emulator at a step."""
-    words = unexpected(error, "running this instruction")
-    return program.source.error(type(words), words.message, step.node.offset) if step else words
+    fault = unexpected(error, "running this instruction")
+    return program.source.error(type(fault), fault.message, step.node.offset) if step else fault
 
 
 def execute(frame: Frame, step: Step, active: Array | None) -> bool:
@@ -358,12 +358,12 @@ def traced_back(error: UndefinedBits, program: Program, frame: Frame, slot: int)
     at = blamed or skipped
     if at is None:
         return error
-    words = _reason(program, slot, blamed)
+    reason = _reason(program, slot, blamed)
     if skipped is not None:
         line, _ = program.source.position(skipped.step.node.offset)
         where = "this instruction" if blamed is None else f"line {line}"
-        words += f"; {where} would write {_name(program, slot)}, but its predicate is false"
-    found = program.source.error(UndefinedBits, error.message + words, at.step.node.offset)
+        reason += f"; {where} would write {_name(program, slot)}, but its predicate is false"
+    found = program.source.error(UndefinedBits, error.message + reason, at.step.node.offset)
     found.element, found.output, found.lane = error.element, error.output, error.lane
     return found
 

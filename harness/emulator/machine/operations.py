@@ -57,8 +57,8 @@ def _run_unpack(frame: Frame, step: Step, active: Array | None) -> None:
     for number, writer in enumerate(step.destinations):
         if writer.slot >= 0:
             value, undefined = sources[number // each]
-            place = number % each
-            frame.write(writer, _part(value, place, writer.width), _part(undefined, place, writer.width), active)
+            part = number % each
+            frame.write(writer, _part(value, part, writer.width), _part(undefined, part, writer.width), active)
 
 
 def _part(value: Any, number: int, width: int) -> Any:

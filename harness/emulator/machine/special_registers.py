@@ -58,7 +58,7 @@ def named_values(special: Mapping[str, Any], shape: tuple[int, ...], pack: int) 
     """
     if not isinstance(special, Mapping):
         raise BindingError(f"special={special!r} is no mapping of registers' names to values: give {{'%laneid': 3}}")
-    found = {}
+    by_name = {}
     for name, given in special.items():
         if not isinstance(name, str):
             raise BindingError(f"special={{{name!r}: ...}}: a register is named by a string such as '%laneid'")
@@ -84,8 +84,8 @@ def named_values(special: Mapping[str, Any], shape: tuple[int, ...], pack: int) 
         except ValueError:
             message = f"special={{{name!r}: ...}}: shape {values.shape} does not fit the elements' {shape}"
             raise BindingError(message) from None
-        found[name] = spread.reshape(-1).astype(np.uint64)
-    return found
+        by_name[name] = spread.reshape(-1).astype(np.uint64)
+    return by_name
 
 
 def refuse_stand_ins(program: Program, named: Mapping[str, Any], run: Callable[[bool], None]) -> None:
@@ -104,10 +104,10 @@ def refuse_stand_ins(program: Program, named: Mapping[str, Any], run: Callable[[
         except UndefinedBits:
             pass
         else:
-            words = " and ".join(unknown)
+            names = " and ".join(unknown)
             name, offset = next(iter(unknown.items()))
             message = (
-                f"a result depends on {words}, and asm alone has no such value: which thread computes an element is "
+                f"a result depends on {names}, and asm alone has no such value: which thread computes an element is "
                 f"not promised, and clocks run on; keep it out of results, or give it a value: special={{{name!r}: 0}}"
             )
             raise program.source.error(UnknownSpecialRegister, message, offset) from None
@@ -116,10 +116,10 @@ def refuse_stand_ins(program: Program, named: Mapping[str, Any], run: Callable[[
 
 def unknown_registers(program: Program, known: Callable[[str, str], bool]) -> dict[str, int]:
     """The special registers without a value that a program reads, with the offset of the first read."""
-    found: dict[str, int] = {}
+    first_offsets: dict[str, int] = {}
     for step in program.steps:
         if step.kind == "special":
             for name, component in step.detail:
                 if not known(name, component):
-                    found.setdefault(spelled(name, component), step.node.offset)
-    return found
+                    first_offsets.setdefault(spelled(name, component), step.node.offset)
+    return first_offsets

@@ -60,8 +60,8 @@ class _Operand:
 def check_convention(convention: object) -> None:
     """Raise BindingError unless `convention` is the name of one."""
     if convention not in CONVENTIONS:
-        words = "triton ($0, several small elements in a register), llvm ($0, one element in each) and cuda (%0)"
-        raise BindingError(f"convention={convention!r} is none of {words}")
+        known = "triton ($0, several small elements in a register), llvm ($0, one element in each) and cuda (%0)"
+        raise BindingError(f"convention={convention!r} is none of {known}")
 
 
 def spelled(asm: str, constraints: str, convention: str, *, lenient: bool = False) -> Spelled:
@@ -89,10 +89,10 @@ def spelled(asm: str, constraints: str, convention: str, *, lenient: bool = Fals
     text, moves = _dollars(asm, places, names, lenient)
     both = [n for n, o in enumerate(outputs) if o.constraint.startswith("+")]
     arguments = [o for o in operands if o.value is None]
-    words = [o.constraint.replace("+", "=", 1) for o in arguments]
-    words += [str(n) for n in both] + clobbers
+    constraint_words = [o.constraint.replace("+", "=", 1) for o in arguments]
+    constraint_words += [str(n) for n in both] + clobbers
     expressions = [o.expression.strip() for o in arguments] + [outputs[n].expression.strip() for n in both]
-    return Spelled(text, ",".join(words), tuple(moves), tuple(expressions))
+    return Spelled(text, ",".join(constraint_words), tuple(moves), tuple(expressions))
 
 
 def _dollars(
@@ -102,16 +102,16 @@ def _dollars(
     parts: list[str] = []
     moves: list[tuple[int, int]] = []
     at = length = 0
-    for found in _PERCENT.finditer(asm):
+    for match in _PERCENT.finditer(asm):
         try:
-            new = _piece(source, found, places, names)
+            new = _piece(source, match, places, names)
         except BindingError:
             if not lenient:
                 raise
-            new = "$$" if found["dollar"] else f"${found['number']}" if found["number"] else found[0]
-        parts += asm[at : found.start()], new
-        length += found.start() - at + len(new)
-        at = found.end()
+            new = "$$" if match["dollar"] else f"${match['number']}" if match["number"] else match[0]
+        parts += asm[at : match.start()], new
+        length += match.start() - at + len(new)
+        at = match.end()
         moves.append((length, at))
     return "".join([*parts, asm[at:]]), moves
 
@@ -179,9 +179,9 @@ def _operands(constraints: str, lenient: bool = False) -> tuple[list[_Operand], 
 
 def _bare(constraints: str, lenient: bool) -> tuple[list[_Operand], list[_Operand], list[str]]:
     """Outputs, inputs and clobbers from constraints with commas, `=r,+r,r,~{memory}`."""
-    words = [word.strip() for word in constraints.split(",")] if constraints.strip() else []
-    clobbers = [w for w in words if w.startswith("~")]
-    rest = [w for w in words if not w.startswith("~")]
+    constraint_words = [word.strip() for word in constraints.split(",")] if constraints.strip() else []
+    clobbers = [w for w in constraint_words if w.startswith("~")]
+    rest = [w for w in constraint_words if not w.startswith("~")]
     outputs = [w for w in rest if w[:1] in ("=", "+")]
     if rest[: len(outputs)] != outputs and not lenient:
         raise BindingError(f"constraints {short(constraints)}: outputs come before inputs")
@@ -189,13 +189,13 @@ def _bare(constraints: str, lenient: bool) -> tuple[list[_Operand], list[_Operan
 
 
 def _operand(word: str, constraints: str) -> _Operand:
-    found = _OPERAND.fullmatch(word)
-    if not found:
+    match = _OPERAND.fullmatch(word)
+    if not match:
         raise BindingError(
             f'operand {short(word)} of {short(constraints)}: an operand of a CUDA statement is written "r"(x), with '
             "the constraint in quotes and the value in parentheses"
         )
-    name, constraint, expression = found.groups()
+    name, constraint, expression = match.groups()
     return _Operand(constraint.strip(), expression or "", name or "")
 
 

@@ -32,7 +32,7 @@ def retargeted(text: str, target: str) -> str:
 
 def without_header(text: str) -> Headed:
     """A module's text with a neutral header, and its original version and target."""
-    found = _HEADER.match(text) if isinstance(text, str) else None
-    if found is None:
+    match = _HEADER.match(text) if isinstance(text, str) else None
+    if match is None:
         return Headed(text)
-    return Headed(f"{found[1]}.version 0.0\n.target sm_00\n{text[found.end() :]}", found[2], found[3])
+    return Headed(f"{match[1]}.version 0.0\n.target sm_00\n{text[match.end() :]}", match[2], match[3])

@@ -51,13 +51,13 @@ def tokenize(source: Source, text: str) -> list[Token]:
     at, end = 0, len(text)
     glued = -1
     while at < end:
-        for found in _TOKEN.finditer(text, at):
-            at, after = found.span()
-            kind = found.lastgroup or ""
+        for match in _TOKEN.finditer(text, at):
+            at, after = match.span()
+            kind = match.lastgroup or ""
             if kind == "space":
                 glued = -1
                 continue
-            word = found[0]
+            word = match[0]
             if kind == "op":
                 append((word, word, at))
             elif kind == "unreadable":

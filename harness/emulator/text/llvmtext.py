@@ -57,10 +57,10 @@ def at_unended_asm(source: Source, error: ParseError) -> ParseError:
     if not asm.strip() or asm.rstrip()[-1] in ";}:":
         return error
     where = _SOURCE_PLACE.findall(source.text[:begin])
-    place = f" called at {where[-1]}" if where else ""
+    caller = f" called at {where[-1]}" if where else ""
     first += len(asm) - len(asm.lstrip())
     return source.error(
-        ParseError, f"the inline asm{place} does not end in ';': add one to its last instruction", first
+        ParseError, f"the inline asm{caller} does not end in ';': add one to its last instruction", first
     )
 
 
@@ -79,12 +79,12 @@ def expanded(source: Source, operand_count: int | None, constants: Mapping[int, 
     parts: list[str] = []
     at = length = 0
     alternative = -1
-    for found in _DOLLAR.finditer(text):
-        dollar, choice, plain, braced, modifier = found.groups()
+    for match in _DOLLAR.finditer(text):
+        dollar, choice, plain, braced, modifier = match.groups()
         if alternative <= 0:
-            parts.append(text[at : found.start()])
-            length += found.start() - at
-        at = found.end()
+            parts.append(text[at : match.start()])
+            length += match.start() - at
+        at = match.end()
         if dollar:
             piece = "$"
         elif choice:
@@ -92,9 +92,9 @@ def expanded(source: Source, operand_count: int | None, constants: Mapping[int, 
             alternative = {"(": 0, "|": alternative + 1, ")": -1}[choice]
             piece = ""
         else:
-            piece = _operand(source, found.start(), plain or braced, modifier, operand_count, constants or {})
+            piece = _operand(source, match.start(), plain or braced, modifier, operand_count, constants or {})
             if text[at : at + 1].isalnum() or text[at : at + 1] in ("_", "$"):
-                raise source.error(ParseError, f"operand {found.group()} runs into the text after it", found.start())
+                raise source.error(ParseError, f"operand {match.group()} runs into the text after it", match.start())
         if alternative <= 0:
             parts.append(piece)
             length += len(piece)

@@ -50,7 +50,7 @@ class Source:
         """Line and column, both from 1, for an offset in the expanded text."""
         offset = self.original(offset)
         if not self.starts:
-            self.starts = [0, *(found.end() for found in _LINE_END.finditer(self.text))]
+            self.starts = [0, *(line_end.end() for line_end in _LINE_END.finditer(self.text))]
         line = bisect_right(self.starts, offset)
         return line, offset - self.starts[line - 1] + 1
 
@@ -237,12 +237,12 @@ class Module:
 
     def kernel(self, name: str | None = None) -> Function:
         """The kernel of that name, or the only kernel."""
-        found = [f for f in self.functions if f.kernel and f.body is not None and name in (None, f.name)]
-        if len(found) != 1:
+        kernels = [f for f in self.functions if f.kernel and f.body is not None and name in (None, f.name)]
+        if len(kernels) != 1:
             known = [f.name for f in self.functions if f.kernel]
             names = ", ".join([*known[:20], *["..."][: len(known) > 20]]) or "none"
             raise PtxError(f"expected one kernel named {name or '(any)'}; the module has: {names}")
-        return found[0]
+        return kernels[0]
 
 
 def instructions(block: CodeBlock) -> Iterator[Instruction]:

@@ -165,8 +165,8 @@ class ConstantExpressions:
 
     def unexpected(self, wanted: str) -> ParseError:
         """A ParseError: `wanted` was expected, something else was found."""
-        found = "the end of the text" if self.kind == "end" else repr(self.text.replace(OPERAND, "$"))
-        return self.error(f"expected {wanted}, found {found}")
+        actual = "the end of the text" if self.kind == "end" else repr(self.text.replace(OPERAND, "$"))
+        return self.error(f"expected {wanted}, found {actual}")
 
     def deeper(self) -> None:
         """Enter one more level of nesting. Raises ParseError if there are too many."""
@@ -275,12 +275,12 @@ class ConstantExpressions:
 
 def _keep_bits(node: Immediate, tokens: list[Token]) -> None:
     """Record the bits if the constant is one hexadecimal float, apart from parentheses."""
-    words = [text for kind, text, _ in tokens if kind not in ("(", ")")]
-    head = words[0][:2].lower() if len(words) == 1 else ""
+    numbers = [text for kind, text, _ in tokens if kind not in ("(", ")")]
+    head = numbers[0][:2].lower() if len(numbers) == 1 else ""
     if head == "0f":
-        node.single = int(words[0][2:], 16)
+        node.single = int(numbers[0][2:], 16)
     elif head == "0d":
-        node.double = int(words[0][2:], 16)
+        node.double = int(numbers[0][2:], 16)
 
 
 def _integer(text: str) -> int:
@@ -429,7 +429,7 @@ class Operands(ConstantExpressions):
 
     def displacement(self) -> int:
         """The constant in an address."""
-        found = self.constant()
-        if isinstance(found.value, float):
-            raise self.source.error(ParseError, "an address takes an integer constant", found.offset)
-        return found.value
+        constant = self.constant()
+        if isinstance(constant.value, float):
+            raise self.source.error(ParseError, "an address takes an integer constant", constant.offset)
+        return constant.value

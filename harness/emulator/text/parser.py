@@ -195,7 +195,7 @@ class _Parser(Operands):
 
     def loc(self) -> Location:
         numbers = [self.integer("a number of .loc") for _ in range(3)]
-        place = Location(numbers[0], numbers[1], numbers[2])
+        location = Location(numbers[0], numbers[1], numbers[2])
         while self.accept(","):
             word = self.text
             self.advance()
@@ -205,18 +205,18 @@ class _Parser(Operands):
                     self.integer("a number")
             elif word == "inlined_at":
                 at = [self.integer("a number of inlined_at") for _ in range(3)]
-                place.inlined_at = Location(at[0], at[1], at[2])
+                location.inlined_at = Location(at[0], at[1], at[2])
             else:
                 raise self.error(f"{word!r} is no attribute of .loc")
-        return place
+        return location
 
     # declarations ----------------------------------------------------------------------------------------
 
     def declarations(self) -> list[Declaration]:
         """`.reg .b32 a, b<4>;` and its like, to the semicolon."""
-        found = self.declaration_list(several=True)
-        self.expect(";", f"',' or ';' after the declaration of {found[-1].name if found else 'nothing'}")
-        return found
+        declared = self.declaration_list(several=True)
+        self.expect(";", f"',' or ';' after the declaration of {declared[-1].name if declared else 'nothing'}")
+        return declared
 
     def declaration_list(self, several: bool) -> list[Declaration]:
         space = self.text[1:]
@@ -246,10 +246,10 @@ class _Parser(Operands):
             raise self.unexpected("a type such as .b32")
         if space == "reg" and self.kind == ";":
             return []  # ptxas accepts a declaration without a name.
-        found = [self.declared(space, kind, vector, align)]
+        declared_ones = [self.declared(space, kind, vector, align)]
         while several and self.accept(","):
-            found.append(self.declared(space, kind, vector, align))
-        return found
+            declared_ones.append(self.declared(space, kind, vector, align))
+        return declared_ones
 
     def declared(self, space: str, kind: str, vector: int, align: int) -> Declaration:
         if self.kind != "name" or self.text.startswith(OPERAND):
@@ -404,22 +404,22 @@ class _Parser(Operands):
     def declared_elsewhere(self) -> Function:
         """Parse a function after .extern, which has no body."""
         offset = self.offset
-        found = self.function()
-        if found.body is not None:
-            raise self.source.error(ParseError, f"{found.name} is .extern and has a body", offset)
-        return found
+        declaration = self.function()
+        if declaration.body is not None:
+            raise self.source.error(ParseError, f"{declaration.name} is .extern and has a body", offset)
+        return declaration
 
     def parameters(self) -> list[Declaration]:
-        found: list[Declaration] = []
+        parameters: list[Declaration] = []
         self.advance()
-        while self.kind != ")" or found:
+        while self.kind != ")" or parameters:
             if self.text not in (".param", ".reg"):
                 raise self.unexpected(".param")
-            found.extend(self.declaration_list(several=False))
+            parameters.extend(self.declaration_list(several=False))
             if not self.accept(","):
                 break
         self.expect(")", "',' or ')' after a parameter")
-        return found
+        return parameters
 
     def skip_to(self, kind: str) -> None:
         while self.kind not in (kind, "end"):

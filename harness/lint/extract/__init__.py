@@ -116,7 +116,7 @@ def _decoded_python(content: bytes) -> Decoded:
             line, f"the file is no {encoding.upper().removesuffix('-SIG')} text: byte 0x{byte:02x} cannot stand here"
         ) from None
     ends = {"\r\n"} if "\r\n" in text else set()
-    ends |= {found[0] for found in re.finditer(r"\r(?!\n)|(?<!\r)\n", text)}
+    ends |= {line_end[0] for line_end in re.finditer(r"\r(?!\n)|(?<!\r)\n", text)}
     newline = "\n" if not ends else ends.pop() if len(ends) == 1 else None
     return Decoded(text.replace("\r\n", "\n").replace("\r", "\n"), encoding, newline)
 

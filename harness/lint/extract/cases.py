@@ -80,9 +80,11 @@ class Cases:
         exact = _is_exact(keywords["match"]) if "match" in keywords else exact
         ftz = keywords.get("ftz")
         try:
-            for text, words, form in _forms(call, formats):
+            for text, constraints, form in _forms(call, formats):
                 offsets = text.offsets if text.value == form.text else ()
-                places = words.offsets if words is not None and words.value == form.constraints else ()
+                places = (
+                    constraints.offsets if constraints is not None and constraints.value == form.constraints else ()
+                )
                 counted = form.convention == "triton" or form.pack == 1  # otherwise the operands state their contents
                 outputs, inputs = (
                     None if side is None or not counted else tuple(f.storage for f in side.values()) for side in formats
@@ -140,10 +142,10 @@ def _forms(call: _Asm, formats: list[Any]) -> Iterator[tuple[TextValue, TextValu
     if isinstance(text, dict):
         variant = asm(plain, convention=kind)
     else:
-        only, words = written[1]
-        stated = words.value if words is not None else None
+        only, constraints = written[1]
+        stated = constraints.value if constraints is not None else None
         variant = asm(only.value, stated, pack=pack, packs=packs, convention=kind)
-        written = dict.fromkeys((*variant.texts, *variant.derived_packs), (only, words))
+        written = dict.fromkeys((*variant.texts, *variant.derived_packs), (only, constraints))
     assert isinstance(variant, AsmVariant)
     if any(f is None for f in formats):
         if variant.derived_packs or any(t.constraints is None for t in variant.texts.values()):
@@ -161,13 +163,13 @@ def _forms(call: _Asm, formats: list[Any]) -> Iterator[tuple[TextValue, TextValu
 
 def _written(text: Value, constraints: Value) -> dict[int, _Written]:
     """By pack, the text and its constraints. Raises ValueError."""
-    found: dict[int, _Written] = {}
+    by_pack: dict[int, _Written] = {}
     for pack, each in text.items() if isinstance(text, dict) else [(1, (text, constraints))]:
-        one, words = each if isinstance(each, tuple) and len(each) == 2 else (each, None)
-        if not isinstance(one, TextValue) or not (words is None or isinstance(words, TextValue)):
+        one, stated = each if isinstance(each, tuple) and len(each) == 2 else (each, None)
+        if not isinstance(one, TextValue) or not (stated is None or isinstance(stated, TextValue)):
             raise ValueError("its asm or its constraints are not known")
-        found[pack] = (one, words)
-    return found
+        by_pack[pack] = (one, stated)
+    return by_pack
 
 
 def _formats(value: Value) -> dict[str, Any] | None:
@@ -177,8 +179,8 @@ def _formats(value: Value) -> dict[str, Any] | None:
 
     if not isinstance(value, dict):
         return None
-    found = {str(n): getattr(formats, f.last, None) if isinstance(f, Ref) else None for n, f in value.items()}
-    return found if all(isinstance(f, Format) for f in found.values()) else None
+    by_name = {str(n): getattr(formats, f.last, None) if isinstance(f, Ref) else None for n, f in value.items()}
+    return by_name if all(isinstance(f, Format) for f in by_name.values()) else None
 
 
 def _is_exact(match: Value) -> bool | None:

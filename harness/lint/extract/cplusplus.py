@@ -118,31 +118,31 @@ class _Statement:
 
 def extract_cplusplus(file: File) -> Extracted:
     """All asm statements of a file."""
-    found = Extracted(file)
+    extracted = Extracted(file)
     reader = _Reader(file)
     for at, function, conditions in reader.keywords():
         line = file.place(reader.tokens[at].at)[0]
         if at + 1 < len(reader.tokens) and reader.tokens[at + 1].text == "{":
-            found.skipped.append(Note(file.path, line, "asm of an x86 CPU"))  # only MSVC has it
+            extracted.skipped.append(Note(file.path, line, "asm of an x86 CPU"))  # only MSVC has it
             continue
         notes: dict[str, list[Note]] = {}
         for statement, chosen in reader.statements(at):
             machine = _machine(statement, file.path)
             if machine is not None:
                 if machine:
-                    notes.setdefault(machine, found.skipped)
+                    notes.setdefault(machine, extracted.skipped)
             elif statement.unresolved:
-                notes.setdefault(f"not resolved: {statement.unresolved}", found.notes)
+                notes.setdefault(f"not resolved: {statement.unresolved}", extracted.notes)
             else:
                 guards = reader.guards(statement.at) + conditions + chosen
                 body = reader.body(statement.at)
-                found.snippets.append(replace(_snippet(file, statement, function), guards=guards, body=body))
-        for words, those in notes.items():
-            those.append(Note(file.path, line, words))
+                extracted.snippets.append(replace(_snippet(file, statement, function), guards=guards, body=body))
+        for message, those in notes.items():
+            those.append(Note(file.path, line, message))
         if reader.more:
-            words = f"more than {BRANCHES} combinations of #if in one statement; the others were left out"
-            found.notes.append(Note(file.path, line, words))
-    return found
+            message = f"more than {BRANCHES} combinations of #if in one statement; the others were left out"
+            extracted.notes.append(Note(file.path, line, message))
+    return extracted
 
 
 def _machine(statement: _Statement, path: str) -> str | None:
@@ -158,12 +158,12 @@ def _machine(statement: _Statement, path: str) -> str | None:
         return None  # a brace, whose pair may be in another statement
     word = bool(_LABEL.match(text)) and not (statement.sections or statement.unresolved)
     alone = word and text.partition(".")[0] in _ALONE
-    if word and not alone and not statement.volatile and not any(words.search(text) for _, words, _ in _MACHINES):
+    if word and not alone and not statement.volatile and not any(pattern.search(text) for _, pattern, _ in _MACHINES):
         return ""  # the name of a symbol: `float load(int) asm("llvm.load.f32");`
     if _SURELY_PTX.search(text) and not (_NEON.search(text) or "w" in letters):
         return None
-    for machine, words, own in _MACHINES:
-        if words.search(text) or letters & set(own) - set("bd" if device else ""):
+    for machine, pattern, own in _MACHINES:
+        if pattern.search(text) or letters & set(own) - set("bd" if device else ""):
             return machine
     strange = [c for c in constraints if not _CONSTRAINT.match(c) and not (len(c.lstrip("=+&")) > 1 and device)]
     if strange:
@@ -180,8 +180,8 @@ def _machine(statement: _Statement, path: str) -> str | None:
 def _snippet(file: File, statement: _Statement, function: str) -> Snippet:
     outputs, inputs, clobbers = ([*statement.sections, [], [], []])[:3]
     line, column = file.place(statement.at)
-    words = [*outputs, *inputs, *(TextValue.plain(f"~{{{c.value}}}") for c in clobbers)]
-    constraints = joined(TextValue.plain(","), words)
+    operands = [*outputs, *inputs, *(TextValue.plain(f"~{{{c.value}}}") for c in clobbers)]
+    constraints = joined(TextValue.plain(","), operands)
     last, last_column = file.place(statement.end + 1)
     return Snippet(
         statement.text.value,
@@ -229,7 +229,7 @@ class _Reader:
 
     def guards(self, at: int) -> tuple[str, ...]:
         """The `#if` conditions about targets at an offset."""
-        return tuple(words for words in self._open_conditions(at) if ABOUT_TARGETS.search(words))
+        return tuple(condition for condition in self._open_conditions(at) if ABOUT_TARGETS.search(condition))
 
     def keywords(self) -> Iterator[tuple[int, str, tuple[str, ...]]]:
         """The token of each `asm`, the name of the function around it, and conditions on targets (`if constexpr`)."""
@@ -250,7 +250,7 @@ class _Reader:
         With each the conditions on targets that it assumes. Equal conditions have equal values, and no combination
         contradicts the conditions around the statement, nor every value of `__CUDA_ARCH__`.
         """
-        around = dict(_normal(words) for words in self._open_conditions(self.tokens[at].at))
+        around = dict(_normal(condition) for condition in self._open_conditions(self.tokens[at].at))
         waiting = [around]
         number = 0
         self.more = False
@@ -267,9 +267,9 @@ class _Reader:
                 self.more = True
                 return
             if statement := self._statement(tokens):
-                inside = [(words, value) for words, value in assumed.items() if words not in around]
-                about = [(words, value) for words, value in inside if ABOUT_TARGETS.search(words)]
-                yield statement, tuple(words if value else f"!({words})" for words, value in about)
+                inside = [(condition, value) for condition, value in assumed.items() if condition not in around]
+                about = [(condition, value) for condition, value in inside if ABOUT_TARGETS.search(condition)]
+                yield statement, tuple(condition if value else f"!({condition})" for condition, value in about)
 
     def _taken(self, at: int, assumed: dict[str, bool]) -> list[_Token]:
         """The tokens of a statement, up to its closing parenthesis, in the branches that are compiled.
@@ -314,7 +314,7 @@ class _Reader:
     @cached_property
     def _bodies(self) -> list[tuple[int, int]]:
         """Start and end of the body of each function that is in no other, and (0, 0) first."""
-        found = [(0, 0)]
+        bodies = [(0, 0)]
         depth = 0
         inside = 0
         """The depth of the function's brace; 0 outside functions."""
@@ -323,13 +323,13 @@ class _Reader:
                 depth += 1
                 if not inside and self._before(at)[0]:
                     inside = depth
-                    found.append((token.at, len(self.file.text)))
+                    bodies.append((token.at, len(self.file.text)))
             elif token.text == "}":
                 if depth == inside:
-                    found[-1] = found[-1][0], token.at
+                    bodies[-1] = bodies[-1][0], token.at
                     inside = 0
                 depth = max(depth - 1, 0)
-        return found
+        return bodies
 
     def _before(self, at: int) -> tuple[str, tuple[str, ...]]:
         """The context of an opening brace: the function whose body begins there, or a condition about targets."""
@@ -359,29 +359,29 @@ class _Reader:
             return "", ()
         if name.text not in _CONTROL and name.text != "constexpr":
             return name.text, ()
-        words = " ".join(t.text for t in self.tokens[at + 1 : end])
-        return "", (words,) if ABOUT_TARGETS.search(words) else ()
+        condition = " ".join(t.text for t in self.tokens[at + 1 : end])
+        return "", (condition,) if ABOUT_TARGETS.search(condition) else ()
 
     def _statement(self, tokens: Sequence[_Token]) -> _Statement | None:
         """The statement of these tokens, of which the first is its keyword; None if it is no asm statement."""
-        found = _Statement(tokens[0].at)
-        meant = [v for start, word, v in self._keywords if start < found.at and word == tokens[0].text]
-        found.volatile = bool(meant) and meant[-1]
+        statement = _Statement(tokens[0].at)
+        meant = [v for start, word, v in self._keywords if start < statement.at and word == tokens[0].text]
+        statement.volatile = bool(meant) and meant[-1]
         at = 1
         while at < len(tokens) and tokens[at].text in _QUALIFIERS:
-            found.volatile |= "volatile" in tokens[at].text
+            statement.volatile |= "volatile" in tokens[at].text
             at += 1
         if at >= len(tokens) or tokens[at].text != "(":
             return None
         at += 1
         while at < len(tokens) and tokens[at].text not in (":", ")"):
-            found.text = found.text + self._piece(tokens[at], found)
+            statement.text = statement.text + self._piece(tokens[at], statement)
             at += 1
         while at < len(tokens) and tokens[at].text == ":":
-            at = self._section(tokens, at + 1, found)
-        found.end = tokens[at].at if at < len(tokens) else found.at
-        found.text = _numbered(found)
-        return found
+            at = self._section(tokens, at + 1, statement)
+        statement.end = tokens[at].at if at < len(tokens) else statement.at
+        statement.text = _numbered(statement)
+        return statement
 
     def _piece(self, token: _Token, statement: _Statement) -> TextValue:
         """A part of the text: a literal, or a macro that stands for literals."""
@@ -489,40 +489,40 @@ def _wrapped(text: str) -> bool:
 
 def _value(condition: str, assumed: dict[str, bool]) -> bool:
     """The value of an `#if` condition. Raises _Undecided."""
-    words, value = _normal(condition)
-    if words in ("0", "false", "1", "true"):
-        return value == (words in ("1", "true"))
-    if words not in assumed:
-        raise _Undecided(words)
-    return assumed[words] == value
+    normal, value = _normal(condition)
+    if normal in ("0", "false", "1", "true"):
+        return value == (normal in ("1", "true"))
+    if normal not in assumed:
+        raise _Undecided(normal)
+    return assumed[normal] == value
 
 
 def _possible(assumed: dict[str, bool]) -> bool:
     """Whether some `__CUDA_ARCH__`, or none at all, allows conditions with these values, as far as they are known."""
     return any(
-        all(decided(words, number) in (None, value) for words, value in assumed.items())
+        all(decided(condition, number) in (None, value) for condition, value in assumed.items())
         for number in (0, *range(20, 200))
     )
 
 
 def comments(text: str) -> Iterator[tuple[int, str]]:
     """Offset and text of each comment."""
-    for found in _TOKEN.finditer(text):
-        if found.lastgroup == "comment":
-            yield found.start(), found[0]
+    for match in _TOKEN.finditer(text):
+        if match.lastgroup == "comment":
+            yield match.start(), match[0]
 
 
 def _tokens(text: str) -> Iterator[_Token]:
-    for found in _TOKEN.finditer(text):
-        kind = found.lastgroup or "other"
+    for match in _TOKEN.finditer(text):
+        kind = match.lastgroup or "other"
         if kind in ("mark", "body"):
             kind = "raw"
-        start = text.rfind("\n", 0, found.start()) + 1
-        if kind == "directive" and text[start : found.start()].strip():
+        start = text.rfind("\n", 0, match.start()) + 1
+        if kind == "directive" and text[start : match.start()].strip():
             kind = "other"  # `#` within a macro makes a string
         if kind not in ("space", "comment"):
             # `::` is two colons, each of which ends a section.
-            yield _Token(kind, found[0], found.start())
+            yield _Token(kind, match[0], match.start())
 
 
 def _literal(token: _Token) -> TextValue:
@@ -538,8 +538,8 @@ def _literal(token: _Token) -> TextValue:
     while at < end:
         escape = ESCAPE.match(token.text, at, end) if token.text[at] == "\\" else None
         if escape:
-            words = escaped(escape[0])
-            chars += [(c, token.at + at) for c in (words if len(words) <= 1 else words[-1:])]
+            characters = escaped(escape[0])
+            chars += [(c, token.at + at) for c in (characters if len(characters) <= 1 else characters[-1:])]
             at = escape.end()
         else:
             chars.append((token.text[at], token.at + at))

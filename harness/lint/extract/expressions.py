@@ -60,19 +60,19 @@ class Expressions:
         if isinstance(node, ast.BoolOp):
             wanted = isinstance(node.op, ast.Or)
             return wanted if any(self.truth(v, scope) is wanted for v in node.values) else not wanted
-        found = self.value(node, scope)
-        if isinstance(found, Truth):
-            return found.holds
-        if not isinstance(found, (Unknown, Tensor, Ref)):
-            return bool(found.value) if isinstance(found, TextValue) else bool(found)
+        held = self.value(node, scope)
+        if isinstance(held, Truth):
+            return held.holds
+        if not isinstance(held, (Unknown, Tensor, Ref)):
+            return bool(held.value) if isinstance(held, TextValue) else bool(held)
         holds = bool(self.decide(node, scope))
         self.assume(node, holds, scope)
         return holds
 
     def assume(self, node: ast.expr, holds: bool, scope: NameScope) -> None:
         """Record that a name is true, or that `name == constant` holds, on this path."""
-        if isinstance(node, ast.Name) and isinstance(found := scope.get(node.id), Unknown):
-            self.assign_name(node.id, Truth(found.reason, holds), scope)
+        if isinstance(node, ast.Name) and isinstance(known := scope.get(node.id), Unknown):
+            self.assign_name(node.id, Truth(known.reason, holds), scope)
         if not isinstance(node, ast.Compare) or len(node.ops) != 1 or not isinstance(node.left, ast.Name):
             return
         if isinstance(node.ops[0], (ast.Eq, ast.Is)) is holds and isinstance(
@@ -84,11 +84,11 @@ class Expressions:
 
     def assign_name(self, name: str, value: Value, scope: NameScope) -> None:
         """Bind a name in the scope that has it."""
-        place: NameScope | None = scope
-        while place is not None and name not in place.names:
-            place = place.outer
-        if place is not None and place.outer is not None:
-            place.names[name] = value
+        owner: NameScope | None = scope
+        while owner is not None and name not in owner.names:
+            owner = owner.outer
+        if owner is not None and owner.outer is not None:
+            owner.names[name] = value
         else:
             scope.names[name] = value
 
@@ -125,10 +125,10 @@ class Expressions:
         return strings.formatted(value, node.conversion, spec.value)
 
     def _name(self, node: ast.Name, scope: NameScope) -> Value:
-        found = scope.get(node.id)
-        if isinstance(found, Unknown) and node.id in BUILTINS:
+        known = scope.get(node.id)
+        if isinstance(known, Unknown) and node.id in BUILTINS:
             return Ref(f"builtins.{node.id}")
-        return found
+        return known
 
     def _attribute(self, node: ast.Attribute, scope: NameScope) -> Value:
         base = self.value(node.value, scope)
@@ -139,11 +139,11 @@ class Expressions:
         if isinstance(base, Class):
             if node.attr in base.assigned:
                 return Unknown(f"the attribute {node.attr} is assigned when it runs")
-            found = base.scope.names.get(node.attr, Unknown(f"class {base.name} has no {node.attr} in this file"))
+            member = base.scope.names.get(node.attr, Unknown(f"class {base.name} has no {node.attr} in this file"))
             return (
-                HelperFunction(found.node, found.scope, found.defaults, base)
-                if isinstance(found, HelperFunction)
-                else found
+                HelperFunction(member.node, member.scope, member.defaults, base)
+                if isinstance(member, HelperFunction)
+                else member
             )
         if isinstance(base, TextValue) or node.attr in ("value",):
             return base if node.attr == "value" else Unknown(f"the method {node.attr} of a string")
@@ -156,32 +156,32 @@ class Expressions:
         return self._elements(node.elts, scope, list)
 
     def _elements(self, nodes: Sequence[ast.expr], scope: NameScope, kind: type) -> Value:
-        found: list[Value] = []
+        elements: list[Value] = []
         for node in nodes:
             if isinstance(node, ast.Starred):
                 inner = self.value(node.value, scope)
                 if not isinstance(inner, (list, tuple)):
                     return Unknown(f"*{ast.unparse(node.value)}")
-                found += inner
+                elements += inner
             else:
-                found.append(self.value(node, scope))
-        return kind(found)
+                elements.append(self.value(node, scope))
+        return kind(elements)
 
     def _dict(self, node: ast.Dict, scope: NameScope) -> Value:
-        found: dict[Value, Value] = {}
+        entries: dict[Value, Value] = {}
         for key, each in zip(node.keys, node.values, strict=True):
             if key is None:
                 inner = self.value(each, scope)
                 if not isinstance(inner, dict):
                     return Unknown("a dictionary that is not known")
-                found |= inner
+                entries |= inner
                 continue
             name = native(self.value(key, scope))
             try:
-                found[name] = self.value(each, scope)
+                entries[name] = self.value(each, scope)
             except TypeError:
                 return Unknown("a dictionary with keys that are not known")
-        return found
+        return entries
 
     # operators -------------------------------------------------------------------------------------------
 
@@ -214,14 +214,14 @@ class Expressions:
         return True
 
     def _boolop(self, node: ast.BoolOp, scope: NameScope) -> Value:
-        found: Value = None
+        last_value: Value = None
         for each in node.values:
-            found = self.value(each, scope)
-            if isinstance(found, (Unknown, Tensor, Ref)):
+            last_value = self.value(each, scope)
+            if isinstance(last_value, (Unknown, Tensor, Ref)):
                 return Unknown(f"the condition {ast.unparse(node)}")
-            if bool(native(found)) is isinstance(node.op, ast.Or):
-                return found
-        return found
+            if bool(native(last_value)) is isinstance(node.op, ast.Or):
+                return last_value
+        return last_value
 
     def _ifexp(self, node: ast.IfExp, scope: NameScope) -> Value:
         return self.value(node.body if self.truth(node.test, scope) else node.orelse, scope)
@@ -256,9 +256,9 @@ class Expressions:
         return Unknown(f"*{ast.unparse(node.value)}")
 
     def _namedexpr(self, node: ast.NamedExpr, scope: NameScope) -> Value:
-        found = self.value(node.value, scope)
-        scope.names[node.target.id] = found
-        return found
+        assigned = self.value(node.value, scope)
+        scope.names[node.target.id] = assigned
+        return assigned
 
     def _lambda(self, node: ast.Lambda, scope: NameScope) -> Value:
         return HelperFunction(node, scope)
@@ -272,12 +272,12 @@ class Expressions:
         return self._comprehended(node.elt, node.generators, scope)
 
     def _comprehended(self, element: ast.expr, generators: list[ast.comprehension], scope: NameScope) -> Value:
-        found: list[Value] = []
+        elements: list[Value] = []
         failed: list[Unknown] = []
 
         def run(remaining: list[ast.comprehension], inner: NameScope) -> None:
             if not remaining:
-                found.append(self.value(element, inner))
+                elements.append(self.value(element, inner))
                 return
             first, *rest = remaining
             over = self.iterated(self.value(first.iter, inner))
@@ -290,7 +290,7 @@ class Expressions:
                     run(rest, inner)
 
         run(generators, NameScope(scope))
-        return failed[0] if failed else found
+        return failed[0] if failed else elements
 
     def iterated(self, value: Value) -> list[Value] | None:
         """The elements of a loop's iterable, or None if they are not known."""
@@ -367,13 +367,13 @@ def method(text: TextValue, name: str, args: list[Value], keywords: dict[str, Va
     """The value of a string method."""
     if name == "format":
         return strings.brace_format(text, args, keywords)
-    found = strings.METHODS.get(name)
-    if found is None:
+    implementation = strings.METHODS.get(name)
+    if implementation is None:
         return Unknown(f"the method {name} of a string")
     if unknown := unresolved(*args):
         return unknown
     try:
-        return found(text, *args)
+        return implementation(text, *args)
     except (TypeError, AttributeError, ValueError):
         return Unknown(f"the method {name} of a string")
 
@@ -398,8 +398,8 @@ def mutated(base: Value, name: str, args: list[Value]) -> Value:
 def builtin(name: str, args: list[Value]) -> Value:
     """The value of a built-in function."""
     if name in ("constexpr", "const_expr", "dedent") or (name == "str" and args and isinstance(args[0], TextValue)):
-        found = args[0] if args else Unknown(name)
-        return strings.dedented(found) if name == "dedent" and isinstance(found, TextValue) else found
+        result = args[0] if args else Unknown(name)
+        return strings.dedented(result) if name == "dedent" and isinstance(result, TextValue) else result
     if name in ("range", "static_range") and args and all(isinstance(a, int) for a in args):
         numbers = range(*args[:3])
         return list(numbers) if len(numbers) <= ELEMENTS else Unknown("a long range")
@@ -414,10 +414,10 @@ def builtin(name: str, args: list[Value]) -> Value:
     if name in _FUNCTIONS and args and not unresolved(*args):
         plain = [native(a) for a in args]
         try:
-            found = _FUNCTIONS[name](*plain)
+            result = _FUNCTIONS[name](*plain)
         except (TypeError, ValueError):
             return Unknown(f"{name} of what it does not take")
-        return TextValue.plain(found) if isinstance(found, str) else found
+        return TextValue.plain(result) if isinstance(result, str) else result
     return Unknown(f"the result of {name}")
 
 

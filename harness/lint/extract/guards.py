@@ -24,18 +24,18 @@ class PythonGuards:
         self._of: dict[ast.Call, tuple[tuple[str, ...], str]] = {}
         self._callers: dict[str, list[tuple[tuple[str, ...], str]]] = {}
         self._body(tree.body, (), "")
-        for call, place in self._of.items():
-            self._callers.setdefault(last(call.func), []).append(place)
+        for call, location in self._of.items():
+            self._callers.setdefault(last(call.func), []).append(location)
 
     def of(self, call: ast.Call) -> tuple[str, ...]:
         """The conditions around a call, and those of a caller if every call of its function in the file has one."""
-        found, function = self._of.get(call, ((), ""))
-        return found or self._through(function, frozenset())
+        conditions, function = self._of.get(call, ((), ""))
+        return conditions or self._through(function, frozenset())
 
     def _through(self, function: str, seen: frozenset[str]) -> tuple[str, ...]:
         places = self._callers.get(function, ()) if function and function not in seen else ()
-        found = [own or self._through(caller, seen | {function}) for own, caller in places]
-        return found[0] if found and all(found) else ()
+        inherited = [own or self._through(caller, seen | {function}) for own, caller in places]
+        return inherited[0] if inherited and all(inherited) else ()
 
     def _body(self, body: Sequence[ast.stmt], held: tuple[str, ...], function: str) -> None:
         """Visit statements in order; after a conditional return or raise, its condition holds for the later
@@ -47,7 +47,7 @@ class PythonGuards:
 
     def _statement(self, node: ast.stmt, held: tuple[str, ...], function: str) -> None:
         if isinstance(node, _FUNCTIONS):
-            held += tuple(words for each in node.decorator_list for words in _condition(each))
+            held += tuple(condition for each in node.decorator_list for condition in _condition(each))
             function = node.name
         elif isinstance(node, (ast.If, ast.While)):
             self._expressions(node.test, held, function)
@@ -112,12 +112,14 @@ class Directive:
     @classmethod
     def of(cls, text: str) -> Directive:
         """The directive of a text such as `# ifndef X`."""
-        kind, _, words = text.replace("\\\r\n", " ").replace("\\\n", " ").lstrip("# \t").partition(" ")
+        kind, _, condition = text.replace("\\\r\n", " ").replace("\\\n", " ").lstrip("# \t").partition(" ")
         kind, paren, rest = kind.partition("(")  # `#if(X)`
-        words = " ".join(f"{paren}{rest} {words}".split())
+        condition = " ".join(f"{paren}{rest} {condition}".split())
         if kind.endswith("def"):
-            return cls("elif" if kind.startswith("el") else "if", f"{'!' if 'ndef' in kind else ''}defined({words})")
-        return cls(kind, words)
+            return cls(
+                "elif" if kind.startswith("el") else "if", f"{'!' if 'ndef' in kind else ''}defined({condition})"
+            )
+        return cls(kind, condition)
 
 
 def conditions_by_offset(directives: Iterable[tuple[int, Directive]]) -> list[tuple[int, tuple[str, ...]]]:
@@ -125,7 +127,7 @@ def conditions_by_offset(directives: Iterable[tuple[int, Directive]]) -> list[tu
 
     directives: each with the offset of its end.
     """
-    found: list[tuple[int, tuple[str, ...]]] = [(0, ())]
+    by_offset: list[tuple[int, tuple[str, ...]]] = [(0, ())]
     open_ones: list[str] = []
     for end, directive in directives:
         if directive.kind == "if":
@@ -135,8 +137,8 @@ def conditions_by_offset(directives: Iterable[tuple[int, Directive]]) -> list[tu
         elif directive.kind in ("elif", "else") and open_ones:
             before = f"!({open_ones.pop()})"
             open_ones.append(f"{before} && ({directive.condition})" if directive.kind == "elif" else before)
-        found.append((end, tuple(open_ones)))
-    return found
+        by_offset.append((end, tuple(open_ones)))
+    return by_offset
 
 
 def excludes(guards: Sequence[str], number: int) -> bool:
@@ -248,11 +250,11 @@ class Uses:
     def callers(self) -> set[ast.AST]:
         """The functions with a call of interest, and all functions that call them by name, directly or not."""
         if self._all is None:
-            found, wanted = set(self.direct), set(self._called)
-            while more := [f for f, used in self.used.items() if f not in found and used & wanted]:
-                found |= set(more)
+            functions, wanted = set(self.direct), set(self._called)
+            while more := [f for f, used in self.used.items() if f not in functions and used & wanted]:
+                functions |= set(more)
                 wanted |= {getattr(f, "name", "") for f in more}
-            self._all, self._called = found, frozenset(wanted)
+            self._all, self._called = functions, frozenset(wanted)
             self._relevant.clear()
         return self._all
 
@@ -289,19 +291,19 @@ class Uses:
     def touched(self, node: ast.AST) -> frozenset[str]:
         """The names that a statement assigns, calls or changes."""
         if node not in self._touched:
-            found: set[str] = set()
+            touching: set[str] = set()
             for each in ast.walk(node):
                 if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
-                    found.add(each.id)
+                    touching.add(each.id)
                 elif isinstance(each, ast.Call):
-                    found.add(last(each.func))
+                    touching.add(last(each.func))
                     if isinstance(each.func, ast.Attribute) and each.func.attr in _CHANGES:
-                        found.add(last(each.func.value))
+                        touching.add(last(each.func.value))
                 elif isinstance(each, ast.Assign):
-                    found |= set(_bases(each))
+                    touching |= set(_bases(each))
                 elif isinstance(each, _FUNCTIONS):
-                    found |= self.used.get(each, set())
-            self._touched[node] = frozenset(found)
+                    touching |= self.used.get(each, set())
+            self._touched[node] = frozenset(touching)
         return self._touched[node]
 
     def assigned(self, node: ast.AST) -> frozenset[str]:
@@ -313,10 +315,10 @@ class Uses:
     def augmented(self, node: ast.AST) -> frozenset[str]:
         """The names that a statement changes in place."""
         if node not in self._augmented:
-            found = [
+            augmented_names = [
                 n.target.id for n in ast.walk(node) if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name)
             ]
-            self._augmented[node] = frozenset(found)
+            self._augmented[node] = frozenset(augmented_names)
         return self._augmented[node]
 
     def condition(self, node: ast.expr) -> tuple[list[str], str]:

@@ -166,18 +166,18 @@ class Interpreter(Expressions):
 
     def decide(self, node: ast.expr, scope: NameScope, count: int = 2) -> int:
         """The branch that this walk takes; equal expressions of equal values are decided once."""
-        names, words = self._uses.condition(node)
+        names, condition = self._uses.condition(node)
         values = [scope.get(name) if scope.has(name) else None for name in names]
         self._kept += values
-        key = (words, *map(id, values))
+        key = (condition, *map(id, values))
         if key not in self._known:
             if self._at == len(self._decisions):
                 self._decisions.append(0)
             self._counts.append(count)
             self._known[key] = self._decisions[self._at]
             self._at += 1
-        found = self._known[key]
-        return 1 - found if count == 2 else found % count  # first walk: the condition holds
+        decided = self._known[key]
+        return 1 - decided if count == 2 else decided % count  # first walk: the condition holds
 
     # statements ------------------------------------------------------------------------------------------
 
@@ -239,9 +239,9 @@ class Interpreter(Expressions):
         return self._block(node.body if self.truth(node.test, scope) else node.orelse, scope)
 
     def _do_assert(self, node: ast.Assert, scope: NameScope) -> Signal:
-        found = self.value(node.test, scope)
+        condition = self.value(node.test, scope)
         self.assume(node.test, True, scope)
-        return "end" if found is False else ""
+        return "end" if condition is False else ""
 
     def _do_expr(self, node: ast.Expr, scope: NameScope) -> Signal:
         self.value(node.value, scope)
@@ -331,14 +331,14 @@ class Interpreter(Expressions):
             if isinstance(t, ast.Attribute)
         )
         inner = NameScope(scope)
-        found = Class(node.name, inner, assigned)
-        scope.names[node.name] = found
+        defined = Class(node.name, inner, assigned)
+        scope.names[node.name] = defined
         first = len(self._closures)
         self._block(node.body, inner)
         for n, function in enumerate(self._closures[first:], first):
             if function.scope is inner:
                 # Methods can access the module's names but not the class's.
-                self._closures[n] = HelperFunction(function.node, scope, function.defaults, found)
+                self._closures[n] = HelperFunction(function.node, scope, function.defaults, defined)
                 inner.names[function.name] = self._closures[n]
         return ""
 

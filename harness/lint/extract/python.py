@@ -123,9 +123,9 @@ class _Collector:
         elif foreign(snippet):
             self.other[at] = foreign(snippet)
         else:
-            found = self.snippets.setdefault(at, {})
-            if len(found) < SNIPPETS:
-                found.setdefault(replace(snippet, guards=self.guards.of(node)))
+            known = self.snippets.setdefault(at, {})
+            if len(known) < SNIPPETS:
+                known.setdefault(replace(snippet, guards=self.guards.of(node)))
         kinds = [Tensor(kind) for kind in snippet.outputs or ()]
         return kinds[0] if len(kinds) == 1 else tuple(kinds) if kinds else Unknown("the results of inline asm")
 
@@ -152,17 +152,17 @@ def foreign(snippet: Snippet) -> str:
 
 def extract_python(file: File) -> Extracted:
     """All snippets of the calls, and of the variants of cases, in a Python file."""
-    found = Extracted(file)
+    extracted = Extracted(file)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # invalid escapes in other people's strings
             tree = ast.parse(file.text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None) or 1
-        words = error.msg if isinstance(error, SyntaxError) else str(error) or "it is nested too deeply"
+        message = error.msg if isinstance(error, SyntaxError) else str(error) or "it is nested too deeply"
         version = ".".join(map(str, sys.version_info[:2]))
-        found.unreadable = Note(file.path, line, f"the file is no source of Python {version}: {words}")
-        return found
+        extracted.unreadable = Note(file.path, line, f"the file is no source of Python {version}: {message}")
+        return extracted
     collector = _Collector(file, PythonGuards(tree))
     sites = {
         file.span(n)[0]: n
@@ -177,7 +177,7 @@ def extract_python(file: File) -> Extracted:
                 and not (set(sites) | set(collector.failures) <= set(collector.snippets) | set(collector.other))
             )
         )
-        found.notes += [Note(file.path, 1, words) for words in dict.fromkeys(interpreter.incomplete)]
+        extracted.notes += [Note(file.path, 1, message) for message in dict.fromkeys(interpreter.incomplete)]
         missing = set(sites) - {*collector.snippets, *collector.failures, *collector.other}
         if missing:
             Unreached(interpreter, tree).report(sites[at] for at in sorted(missing))
@@ -186,17 +186,17 @@ def extract_python(file: File) -> Extracted:
 
         cases = Cases(file, tree)
         collector.snippets |= cases.snippets
-        found.notes += cases.notes
+        extracted.notes += cases.notes
     for at in sorted({*collector.snippets, *collector.failures, *collector.other, *sites}):
         snippets = collector.snippets.get(at, {})
         left_out = incomplete_snippets(snippets) if at in sites and len(snippets) > 1 else set()
-        found.snippets += [s for s in snippets if s not in left_out]
+        extracted.snippets += [s for s in snippets if s not in left_out]
         line = file.place(at)[0]
         if left_out:
-            found.notes.append(Note(file.path, line, "not looked at: a way to this call that leaves out an opcode"))
+            extracted.notes.append(Note(file.path, line, "not looked at: a way to this call that leaves out an opcode"))
         if at in collector.other:
-            found.skipped.append(Note(file.path, line, collector.other[at]))
+            extracted.skipped.append(Note(file.path, line, collector.other[at]))
         elif not snippets:
-            words = collector.failures.get(at, "no path through the file that was followed leads to this call")
-            found.notes.append(Note(file.path, line, f"not resolved: {words}"))
-    return found
+            message = collector.failures.get(at, "no path through the file that was followed leads to this call")
+            extracted.notes.append(Note(file.path, line, f"not resolved: {message}"))
+    return extracted

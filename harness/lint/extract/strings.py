@@ -37,9 +37,9 @@ def replaced(text: TextValue, old: str, new: TextValue, count: int = -1) -> Text
         return TextValue.plain(text.value.replace(old, new.value, count))
     parts: list[TextValue] = []
     at = 0
-    while count != 0 and (found := text.value.find(old, at)) >= 0:
-        parts += text.part(at, found), new
-        at = found + len(old)
+    while count != 0 and (start := text.value.find(old, at)) >= 0:
+        parts += text.part(at, start), new
+        at = start + len(old)
         count -= 1
     parts.append(text.part(at, len(text.value)))
     return _concatenated(parts)
@@ -90,9 +90,9 @@ def brace_format(text: TextValue, args: Sequence[Value], keywords: dict[str, Val
         return Unknown(f"a format string that is wrong: {error}")
     for literal, name, spec, conversion in fields:
         for char in literal:
-            found = text.value.index(char, at)
-            parts.append(text.part(found, found + 1))
-            at = found + 1
+            brace = text.value.index(char, at)
+            parts.append(text.part(brace, brace + 1))
+            at = brace + 1
         if literal[-1:] in "{}" and literal:
             at += 1
         if name is None:
@@ -124,10 +124,10 @@ def percent_format(text: TextValue, values: Value) -> Value:
     rest = list(values) if isinstance(values, tuple) else [values]
     parts: list[TextValue] = []
     at = 0
-    for found in re.finditer("%", text.value):
-        if found.start() < at:
+    for match in re.finditer("%", text.value):
+        if match.start() < at:
             continue
-        hole = _PERCENT.match(text.value, found.start())
+        hole = _PERCENT.match(text.value, match.start())
         if hole is None:
             return Unknown("a % in the text that is no conversion")
         parts.append(text.part(at, hole.start()))
@@ -212,7 +212,7 @@ class File:
     @cached_property
     def starts(self) -> tuple[int, ...]:
         """The offset of each line. Lines end at a newline alone, as Python's parser counts them."""
-        return (0, *(found.end() for found in re.finditer("\n", self.text)))
+        return (0, *(match.end() for match in re.finditer("\n", self.text)))
 
     def offset(self, line: int, column: int) -> int:
         """The offset of a place that `ast` gives: line from 1, column in bytes of UTF-8."""
@@ -249,7 +249,7 @@ Char = tuple[str, int]
 def characters(file: File, node: ast.Constant | ast.JoinedStr) -> list[Char]:
     """The characters of a string literal; in an f-string, an empty character for each value in braces."""
     start, end = file.span(node)
-    found: list[Char] = []
+    chars: list[Char] = []
     at = start
     while at < end:
         if space := _SPACE.match(file.text, at, end):
@@ -259,8 +259,8 @@ def characters(file: File, node: ast.Constant | ast.JoinedStr) -> list[Char]:
         if piece is None:
             break
         prefix, quote = piece[1].lower(), piece[2]
-        at = _body(file.text, piece.end(), end, quote, "r" in prefix, "f" in prefix, found) + len(quote)
-    return found
+        at = _body(file.text, piece.end(), end, quote, "r" in prefix, "f" in prefix, chars) + len(quote)
+    return chars
 
 
 def _body(text: str, at: int, end: int, quote: str, raw: bool, formatted: bool, found: list[Char]) -> int:

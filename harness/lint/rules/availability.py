@@ -75,8 +75,8 @@ def target_lacks(block: LintedBlock) -> Iterator[Found]:
         for node in block.instructions:
             if lacking := _lacks(node, block.source, target):
                 guard = f"only `{' && '.join(block.snippet.guards)}`" if block.snippet.guards else "nothing"
-                words = f"`{block.statement(node.offset)}`: {lacking}; the target is {target}, and {guard} guards it"
-                yield Found(block.place(node.offset), words, _first(node, block.source))
+                message = f"`{block.statement(node.offset)}`: {lacking}; the target is {target}, and {guard} guards it"
+                yield Found(block.place(node.offset), message, _first(node, block.source))
                 break
 
 
@@ -90,8 +90,8 @@ def removed_form(block: LintedBlock) -> Iterator[Found]:
     for node in block.instructions:
         for form in REMOVED:
             if form.matches(node):
-                words = f"`{block.statement(node.offset)}`: {form.words}"
-                yield Found(block.place(node.offset), words, form.instead)
+                message = f"`{block.statement(node.offset)}`: {form.words}"
+                yield Found(block.place(node.offset), message, form.instead)
 
 
 _SLOWER = {
@@ -112,11 +112,11 @@ _SLOWER = {
 def superseded_form(block: LintedBlock) -> Iterator[Found]:
     """`mul24`, `mad24`, `membar`, and `mma.m8n8k4` on f16."""
     for node in block.instructions:
-        new, words = _SLOWER.get(node.opcode, ("", ""))
+        new, reason = _SLOWER.get(node.opcode, ("", ""))
         if node.opcode == "mma" and "m8n8k4" in node.modifiers and "f16" in node.modifiers:
-            new, words = "mma.m16n8k16", "it is made for sm_70, and much slower on every other target (PTX ISA, mma)"
-        if words:
-            yield Found(block.place(node.offset), f"`{block.statement(node.offset)}`: {words}", f"use {new}")
+            new, reason = "mma.m16n8k16", "it is made for sm_70, and much slower on every other target (PTX ISA, mma)"
+        if reason:
+            yield Found(block.place(node.offset), f"`{block.statement(node.offset)}`: {reason}", f"use {new}")
 
 
 def _compiled_for(name: str, convention: str) -> str:
@@ -163,8 +163,8 @@ def _registers(node: Instruction, source: Source) -> list[tuple[str, Requirement
 
 
 def _first(node: Instruction, source: Source) -> str:
-    found = next((t for t in _parsed_targets() if not _lacks(node, source, t)), None)
-    return f"the first target that has it is {found}: guard it, or write another instruction" if found else ""
+    first = next((t for t in _parsed_targets() if not _lacks(node, source, t)), None)
+    return f"the first target that has it is {first}: guard it, or write another instruction" if first else ""
 
 
 @lru_cache(maxsize=1)

@@ -123,13 +123,13 @@ def width(block: LintedBlock) -> Iterator[Found]:
                 widths += [(bits * per, f"{per} elements of {dtype}")] * registers(bits, snippet.pack)
         if len(widths) != len(operands):
             continue
-        for number, (bits, words) in zip(operands, widths, strict=True):
+        for number, (bits, held) in zip(operands, widths, strict=True):
             constraint = block.parsed[number]
             have = 64 if constraint.immediate else REGISTER_WIDTH[constraint.letter]
             if have < bits and have > 1:
                 yield Found(
                     0,
-                    f"{block.spelled(number)} holds {words}, {bits} bits; {constraint.text!r} is a register of {have}",
+                    f"{block.spelled(number)} holds {held}, {bits} bits; {constraint.text!r} is a register of {have}",
                     f"use the letter {'l' if bits == 64 else 'r'}",
                     part="constraints",
                 )

@@ -33,10 +33,10 @@ with the constraint letters of operands that may have such names."""
 
 def _hides_operands(block: LintedBlock, declaration: Declaration) -> bool:
     """Whether a declaration has a name that the compiler may give to an operand of this block."""
-    found = re.fullmatch(r"%([a-z]+)(\d*)", declaration.name)
-    if found is None or not (found[2] or declaration.count is not None):
+    match = re.fullmatch(r"%([a-z]+)(\d*)", declaration.name)
+    if match is None or not (match[2] or declaration.count is not None):
         return False
-    letters = _COMPILERS_OWN.get(found[1], "")
+    letters = _COMPILERS_OWN.get(match[1], "")
     return any(c.letter in letters for c in block.parsed or ())
 
 
@@ -62,15 +62,15 @@ def outside_braces(block: LintedBlock) -> Iterator[Found]:
     """Declarations among the outermost statements."""
     if block.tree is None or len(scopes_before(block)) > 1:
         return  # an earlier statement of the function opens the braces
-    found = [
+    outermost = [
         s
         for s in block.tree.statements
         if isinstance(s, Declaration) and s.space == "reg" and not _named_apart(block, s)
     ]
-    for n, declaration in enumerate(found[:1]):
-        others = f" and {len(found) - 1} more" if len(found) > 1 else ""
-        user = _read_later(block, found)
-        used = f", and the statement on line {user} uses {'it' if len(found) == 1 else 'them'}" if user else ""
+    for n, declaration in enumerate(outermost[:1]):
+        others = f" and {len(outermost) - 1} more" if len(outermost) > 1 else ""
+        user = _read_later(block, outermost)
+        used = f", and the statement on line {user} uses {'it' if len(outermost) == 1 else 'them'}" if user else ""
         yield Found(
             block.place(declaration.offset),
             f"{_spelled(declaration)}{others} is declared outside braces{used}",
@@ -142,13 +142,13 @@ class _Names:
         return any(name in s.registers or name in s.others or s.in_range(name) for s in self.scopes())
 
     def in_range(self, name: str) -> bool:
-        found = re.match(r"(.*?)(\d+)\Z", name)
+        match = re.match(r"(.*?)(\d+)\Z", name)
         return (
             any(
                 name.startswith(prefix) and (rest := name[len(prefix) :]).isdigit() and int(rest) < count
                 for prefix, count in self.ranges.items()
             )
-            if found
+            if match
             else False
         )
 
@@ -234,10 +234,10 @@ def undeclared_names(block: LintedBlock) -> Iterator[tuple[Name, _Names]]:
 
 def _may_be_symbols(instruction: Instruction) -> set[str]:
     """Names that may be variables or textures of the surrounding module: addresses, and operands of mov and cvta."""
-    found = {n.text.partition(".")[0] for o in instruction.operands if isinstance(o, Address) and (n := o.base)}
+    symbols = {n.text.partition(".")[0] for o in instruction.operands if isinstance(o, Address) and (n := o.base)}
     if instruction.opcode in ("mov", "cvta", "tex", "tld4", "txq", "suq", "suld", "sust", "sured"):
-        found |= {o.text.partition(".")[0] for o in instruction.operands[1:] if isinstance(o, Name)}
-    return found
+        symbols |= {o.text.partition(".")[0] for o in instruction.operands[1:] if isinstance(o, Name)}
+    return symbols
 
 
 @rule(
@@ -251,8 +251,10 @@ def undeclared(block: LintedBlock) -> Iterator[Found]:
         if beyond is not None or re.fullmatch(r"[%$]\d+", base):
             continue
         elsewhere = _elsewhere(block, base)
-        words = f"{base} is declared in another block alone ({elsewhere})" if elsewhere else f"nothing declares {base}"
-        yield Found(block.place(name.offset), words, f"declare it within this block's braces: `.reg ... {base};`")
+        message = (
+            f"{base} is declared in another block alone ({elsewhere})" if elsewhere else f"nothing declares {base}"
+        )
+        yield Found(block.place(name.offset), message, f"declare it within this block's braces: `.reg ... {base};`")
 
 
 def _undeclared(block: LintedBlock) -> Iterator[tuple[Name, str, tuple[str, int] | None]]:
@@ -275,14 +277,14 @@ def _registers_of_the_file(block: LintedBlock) -> list[tuple[LintedBlock, _Names
     """Each block of the file that declares registers, with all of them."""
     kept = block.siblings[0].kept
     if "registers" not in kept:
-        kept["registers"] = found = []
+        kept["registers"] = declaring = []
         for other in block.siblings:
             scope = _Names()
             for declaration in other.declarations:
                 if declaration.space == "reg":
                     _declare(declaration, scope)
             if other.declarations:
-                found.append((other, scope))
+                declaring.append((other, scope))
     registers: list[tuple[LintedBlock, _Names]] = kept["registers"]
     return registers
 

@@ -52,23 +52,23 @@ def _parts(block: LintedBlock) -> set[str]:
 )
 def mismatch(block: LintedBlock) -> Iterator[Found]:
     """A name that means one operation of a set, for a block that has another operation of the set instead."""
-    words = _tokens(block.snippet.function)
-    if not words or not block.instructions:
+    name_parts = _tokens(block.snippet.function)
+    if not name_parts or not block.instructions:
         return
     parts = _parts(block)
     opcodes = {i.opcode for i in block.instructions}
     tables: list[_Table] = [*_OPERATIONS]
-    if len(block.instructions) == 1 and not words & _CLAMPS:
+    if len(block.instructions) == 1 and not name_parts & _CLAMPS:
         tables += _SINGLE
         if len(opcodes & {"add", "sub", "mul", "fma", "div", "rcp", "sqrt", "cvt"}) == 1:
             tables.append(_ROUNDING)
     for table in tables:
-        meant = {word for word, spellings in table.items() if words & set(spellings)}
-        found = (parts if table is _ROUNDING else opcodes) & set(table)
-        if len(meant) == 1 and found and not meant & (parts | _elsewhere(block)):
-            yield _found(block, next(iter(meant)), sorted(found)[0])
+        meant = {word for word, spellings in table.items() if name_parts & set(spellings)}
+        written = (parts if table is _ROUNDING else opcodes) & set(table)
+        if len(meant) == 1 and written and not meant & (parts | _elsewhere(block)):
+            yield _found(block, next(iter(meant)), sorted(written)[0])
             return
-    yield from _formats(block, words, parts)
+    yield from _formats(block, name_parts, parts)
 
 
 def _elsewhere(block: LintedBlock) -> set[str]:
@@ -141,8 +141,8 @@ def _reversed(block: LintedBlock, name: str) -> Found | None:
             last = instruction, formats[0]
     if last is None or source == target or last[1] != source:
         return None
-    words = f"the name {block.snippet.function} says {source} to {target}, and `{block.statement(last[0].offset)}` "
-    return Found(block.place(last[0].offset), f"{words}gives {source}", "correct the instruction or the name")
+    message = f"the name {block.snippet.function} says {source} to {target}, and `{block.statement(last[0].offset)}` "
+    return Found(block.place(last[0].offset), f"{message}gives {source}", "correct the instruction or the name")
 
 
 def _found(block: LintedBlock, meant: str, found: str) -> Found:

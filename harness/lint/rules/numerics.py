@@ -18,15 +18,15 @@ _FUNCTIONS = frozenset(("cos", "ex2", "lg2", "rcp", "rsqrt", "sin", "sqrt"))
 
 def _ftz(block: LintedBlock, functions: bool = False) -> dict[bool, Instruction]:
     """The first f32 arithmetic with `.ftz` and the first without. functions: also approximate ones."""
-    found: dict[bool, Instruction] = {}
+    arithmetic: dict[bool, Instruction] = {}
     for instruction in block.instructions:
         plain = instruction.opcode in _ARITHMETIC and "approx" not in instruction.modifiers
         chosen = instruction.opcode in _ARITHMETIC | _FUNCTIONS if functions else plain
         if instruction.opcode == "ex2" and "ftz" in instruction.modifiers:
             continue  # a subnormal exponent gives 1 in any case, so `mul.f32` before `ex2.approx.ftz.f32` is an idiom
         if chosen and "f32" in instruction.modifiers:
-            found.setdefault("ftz" in instruction.modifiers, instruction)
-    return found
+            arithmetic.setdefault("ftz" in instruction.modifiers, instruction)
+    return arithmetic
 
 
 def _approximate(instruction: Instruction) -> bool:

@@ -27,13 +27,13 @@ def out_of_range(block: LintedBlock) -> Iterator[Found]:
     if block.parsed is None:
         return
     count = len(block.parsed)
-    for found in _NUMBER.finditer(block.text):
-        number = found[1] or found[2]
+    for match in _NUMBER.finditer(block.text):
+        number = match[1] or match[2]
         if number and int(number[:9]) >= count:
             spelled = block.spelled(int(number))
             have = f"{count} operands, {block.spelled(0)} to {block.spelled(count - 1)}" if count else "no operands"
             yield Found(
-                block.form.original(found.start()),
+                block.form.original(match.start()),
                 f"operand {spelled} does not exist: the constraints {block.snippet.constraints!r} declare {have}",
                 "number the outputs first, from 0, then the inputs; or add the constraint that is missing",
             )
@@ -46,13 +46,13 @@ def _misread(block: LintedBlock) -> bool:
 
 def _uses(block: LintedBlock) -> set[int]:
     """The operands that the instructions name."""
-    found: set[int] = set()
+    used: set[int] = set()
     for instruction in block.instructions:
         guard = [instruction.guard.register] if instruction.guard else []
         for name in [*guard, *(n for operand in instruction.operands for n in names(operand))]:
             if name.text.startswith(OPERAND):
-                found.add(int(name.text[1:].partition(".")[0]))
-    return found
+                used.add(int(name.text[1:].partition(".")[0]))
+    return used
 
 
 def _untied_outputs(block: LintedBlock) -> list[int]:
@@ -130,13 +130,13 @@ def conditional(block: LintedBlock) -> Iterator[Found]:
     """Outputs that some path through the block does not write; the emulator decides if it can run the block."""
     if block.tree is None or block.parsed is None:
         return
-    found = flow(block.tree)
-    if found is None or found.end is None:
+    paths = flow(block.tree)
+    if paths is None or paths.end is None:
         return
     for number in _untied_outputs(block):
         name = f"{OPERAND}{number}"
-        writes = [i for i in found.instructions if name in {n.text for n in written_names(i)}]
-        if not writes or name in found.end.surely or all(map(_has_a_value_only_then, writes)):
+        writes = [i for i in paths.instructions if name in {n.text for n in written_names(i)}]
+        if not writes or name in paths.end.surely or all(map(_has_a_value_only_then, writes)):
             continue
         example = _undefined(block, number)
         if example is None and not _one_guard(writes):
@@ -213,12 +213,12 @@ def _early_reads(block: LintedBlock) -> Iterator[tuple[int, Instruction]]:
     """Outputs that are read at a place where no path has written them."""
     if block.tree is None or block.parsed is None:
         return
-    found = flow(block.tree)
-    if found is None:
+    paths = flow(block.tree)
+    if paths is None:
         return
     outputs = {f"{OPERAND}{n}": n for n in _untied_outputs(block)}
     seen: set[int] = set()
-    for instruction, state in zip(found.instructions, found.before, strict=True):
+    for instruction, state in zip(paths.instructions, paths.before, strict=True):
         if state is None:
             continue
         for name in read_names(instruction):

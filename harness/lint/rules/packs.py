@@ -46,10 +46,10 @@ def packing_order(block: LintedBlock) -> Iterator[Found]:
     order = sorted(places, key=lambda n: places[n])
     if _regular(order) or _regular(order[::-1]):
         return
-    words = ", ".join(block.spelled(n) for n in order)
+    order_text = ", ".join(block.spelled(n) for n in order)
     yield Found(
         block.place(node.offset),
-        f"from the lowest bits of {block.spelled(0)} up the arguments are {words}",
+        f"from the lowest bits of {block.spelled(0)} up the arguments are {order_text}",
         "give every conversion its operands in the same order: the upper element first",
     )
 
@@ -108,8 +108,8 @@ def pack_size(block: LintedBlock) -> Iterator[Found]:
         yield Found(None, error.message, "use 1, 2, 4 or 8")
         return
     if pack > LARGEST:
-        words = f"pack={pack}: every thread computes this many elements, and most of them are discarded"
-        yield Found(None, words, "use 1, 2, 4 or 8")
+        message = f"pack={pack}: every thread computes this many elements, and most of them are discarded"
+        yield Found(None, message, "use 1, 2, 4 or 8")
 
 
 @rule(
@@ -123,13 +123,13 @@ def pack_order(block: LintedBlock) -> Iterator[Found]:
     way = _way(block, _is_permutation)
     if way is None:
         return
-    words = f"{_moved(way.result, way.source)}: {way.words}"
+    message = f"{_moved(way.result, way.source)}: {way.words}"
     node = packing_conversion(block)
     packing = f"`{block.statement(node.offset)}`" if node else ""
     instead = (
         f"exchange the operands of {packing}" if packing else "take the elements in order, the first in the low bits"
     )
-    yield Found(way.place, words, instead, why=_PACKING_WHY if packing else "")
+    yield Found(way.place, message, instead, why=_PACKING_WHY if packing else "")
 
 
 @rule(
@@ -142,9 +142,9 @@ def pack_one_source(block: LintedBlock) -> Iterator[Found]:
     way = _way(block, _is_duplicate)
     if way is not None:
         (tensor, position), (result, at) = way.source, way.result
-        words = f"elements {position} and {at} of result {result} are both made from element {position} of "
-        words += f"argument {tensor}: {way.words}"
-        yield Found(way.place, words, f"take element {at} from its own place in the register")
+        message = f"elements {position} and {at} of result {result} are both made from element {position} of "
+        message += f"argument {tensor}: {way.words}"
+        yield Found(way.place, message, f"take element {at} from its own place in the register")
 
 
 @rule(
@@ -159,9 +159,9 @@ def cross_element(block: LintedBlock) -> Iterator[Found]:
         return
     places = sorted({at for _, at in way.wrong})
     more = f" (so do elements {', '.join(map(str, places))})" if len(way.wrong) > 1 else ""
-    words = f"{_moved(way.result, way.source)}{more}: {way.words}"
+    message = f"{_moved(way.result, way.source)}{more}: {way.words}"
     instead = "compute every element from its own, or use pack=1 and exchange elements with Triton's operations"
-    yield Found(way.place, words, instead)
+    yield Found(way.place, message, instead)
 
 
 _PACKING_WHY = (
@@ -175,15 +175,15 @@ def _mistaken(block: LintedBlock) -> _Mistaken | None:
     """The flow, and the result elements that depend on an element at another position; None if there are none."""
     if "flow" not in block.kept:
         block.kept["flow"] = _judged(block)
-    found: _Mistaken | None = block.kept["flow"]
-    return found
+    mistaken: _Mistaken | None = block.kept["flow"]
+    return mistaken
 
 
 def _judged(block: LintedBlock) -> _Mistaken | None:
     if any("rs" in node.modifiers for node in block.instructions):
         return None  # in stochastic rounding one word of random bits serves several elements
-    found = [(each, _wrong(each)) for each in flows(block)]
-    return found[0] if found and all(wrong for _, wrong in found) else None
+    judged = [(each, _wrong(each)) for each in flows(block)]
+    return judged[0] if judged and all(wrong for _, wrong in judged) else None
 
 
 def _wrong(flow: ElementFlow) -> frozenset[Element]:
@@ -228,10 +228,10 @@ class _Way:
 
 def _way(block: LintedBlock, kind: Callable[[_Mistaken], bool]) -> _Way | None:
     """The path of an element to a wrong position, if the block makes a mistake of this kind."""
-    found = _mistaken(block)
-    if found is None or not kind(found):
+    mistaken = _mistaken(block)
+    if mistaken is None or not kind(mistaken):
         return None
-    flow, wrong = found
+    flow, wrong = mistaken
     result = min(wrong)
     source = _foreign(result, flow)
     places = path(block, flow, source, result)
@@ -239,8 +239,8 @@ def _way(block: LintedBlock, kind: Callable[[_Mistaken], bool]) -> _Way | None:
     if len(steps) > 5:
         steps = [*steps[:2], "...", *steps[-2:]]
     start, end = flow.register(source, False), flow.register(result, True)
-    words = " -> ".join([block.spelled(start), *([", ".join(steps)] if steps else []), block.spelled(end)])
-    return _Way(wrong, source, result, words, block.place(places[-1]) if places else None)
+    route = " -> ".join([block.spelled(start), *([", ".join(steps)] if steps else []), block.spelled(end)])
+    return _Way(wrong, source, result, route, block.place(places[-1]) if places else None)
 
 
 def packing_conversion(block: LintedBlock) -> Instruction | None:

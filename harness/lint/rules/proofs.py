@@ -53,12 +53,12 @@ def early_clobber_proof(block: LintedBlock) -> Iterator[Found]:
             given = changed_by_sharing(block.text, block.constraints, target, (pair,), block.constants, SECONDS)
         except (NotModelled, PtxError, SolverFault):
             given = None
-        words = _ran(block, pair, given) if isinstance(given, dict) else ""
-        if given is not False and not words:
+        change = _ran(block, pair, given) if isinstance(given, dict) else ""
+        if given is not False and not change:
             message = f"{names[0]} and {names[1]} in one register were tried on some values, and nothing is proved"
             yield Found(block.place(hazard.write), message, severity="note")
-        if words:
-            message = f"with {names[0]} and {names[1]} in one register, {words}"
+        if change:
+            message = f"with {names[0]} and {names[1]} in one register, {change}"
             instead = f"make the constraint of {names[0]} '=&{block.parsed[hazard.output].letter}'"
             yield Found(block.place(hazard.write), message, instead)
 
@@ -107,7 +107,7 @@ def output_part_unwritten(block: LintedBlock) -> Iterator[Found]:
         after = of_block(block.text, block.constraints, target, block.constants)
     except (NotModelled, PtxError):
         return
-    found: list[dict[str, int]] = []
+    missing_bits: list[dict[str, int]] = []
     for operands, *_ in readings(block):
         missing: dict[str, int] = {}
         for operand in operands:
@@ -129,7 +129,7 @@ def output_part_unwritten(block: LintedBlock) -> Iterator[Found]:
                 if empty and operand.count > 1 and register.undefined.constant != t.ones(register.value.width):
                     high = low + operand.element_width - 1
                     missing[f"bits {low} to {high} of {block.spelled(operand.number)}"] = operand.first + k
-        found.append(missing)
-    for words, element in found[0].items() if found else ():
-        if all(words in other for other in found):
-            yield Found(None, f"{words}, which hold element {element} of a result, are never written", "write them")
+        missing_bits.append(missing)
+    for bits, element in missing_bits[0].items() if missing_bits else ():
+        if all(bits in other for other in missing_bits):
+            yield Found(None, f"{bits}, which hold element {element} of a result, are never written", "write them")

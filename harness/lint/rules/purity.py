@@ -64,9 +64,9 @@ def pure_side_effect(block: LintedBlock) -> Iterator[Found]:
         return
     node = next((n for n in block.instructions if _has_effect(n)), None)
     if node:
-        words = f"`{block.statement(node.offset)}` has an effect besides its result, in a block declared with "
-        words += _declared(block, True)
-        yield Found(block.place(node.offset), words, f"declare the block with {_declared(block, False)}")
+        message = f"`{block.statement(node.offset)}` has an effect besides its result, in a block declared with "
+        message += _declared(block, True)
+        yield Found(block.place(node.offset), message, f"declare the block with {_declared(block, False)}")
 
 
 @rule(
@@ -87,14 +87,14 @@ def pure_warp_level(block: LintedBlock) -> Iterator[Found]:
     computes = [n for n in nodes if cuda and _facts(n).exchanges == "operands"]
     node = next((n for n in nodes if n not in computes), nodes[0] if nodes else None)
     if node:
-        words = (
+        message = (
             f"`{block.statement(node.offset)}` needs other threads, in a block declared with {_declared(block, True)}"
         )
         instead = f"declare the block with {_declared(block, False)}"
         if node in computes:
-            yield Found(block.place(node.offset), words, instead, _CONVERGENT_WHY, severity="note")
+            yield Found(block.place(node.offset), message, instead, _CONVERGENT_WHY, severity="note")
         else:
-            yield Found(block.place(node.offset), words, instead)
+            yield Found(block.place(node.offset), message, instead)
 
 
 _CONVERGENT_WHY = (
@@ -115,11 +115,11 @@ def pure_load(block: LintedBlock) -> Iterator[Found]:
         return
     node = next((n for n in block.instructions if _is_load(n)), None)
     if node:
-        words = f"`{block.statement(node.offset)}` reads memory, in a block declared with {_declared(block, True)}"
+        message = f"`{block.statement(node.offset)}` reads memory, in a block declared with {_declared(block, True)}"
         instead = f"declare the block with {_declared(block, False)}"
         if block.snippet.convention != "triton":
             instead += " and the clobber " + ('"memory"' if block.snippet.convention == "cuda" else "~{memory}")
-        yield Found(block.place(node.offset), words, f"{instead}, or load with .nc if the memory is not written")
+        yield Found(block.place(node.offset), message, f"{instead}, or load with .nc if the memory is not written")
 
 
 @rule(
@@ -132,12 +132,12 @@ def pure_clock(block: LintedBlock) -> Iterator[Found]:
     if block.snippet.pure is not True:
         return
     for node in block.instructions:
-        found = CLOCKS.search(block.statement(node.offset))
-        if found:
-            words = (
-                f"`{block.statement(node.offset)}` reads {found[0]}, in a block declared with {_declared(block, True)}"
+        clock = CLOCKS.search(block.statement(node.offset))
+        if clock:
+            message = (
+                f"`{block.statement(node.offset)}` reads {clock[0]}, in a block declared with {_declared(block, True)}"
             )
-            yield Found(block.place(node.offset), words, f"declare the block with {_declared(block, False)}")
+            yield Found(block.place(node.offset), message, f"declare the block with {_declared(block, False)}")
             return
 
 
@@ -149,11 +149,11 @@ def pure_clock(block: LintedBlock) -> Iterator[Found]:
 )
 def impure_arithmetic(block: LintedBlock) -> Iterator[Found]:
     """The first block of a file with only arithmetic instructions that depend only on its inputs."""
-    found = _of_the_file(block, "only computes", _only_computes)
-    if found[:1] != [block]:
+    blocks = _of_the_file(block, "only computes", _only_computes)
+    if blocks[:1] != [block]:
         return
-    words = f"every instruction only computes its result, and the block is declared with {_declared(block, False)}"
-    yield Found(None, f"{words}{_and_more(found)}", f"declare the block with {_declared(block, True)}")
+    message = f"every instruction only computes its result, and the block is declared with {_declared(block, False)}"
+    yield Found(None, f"{message}{_and_more(blocks)}", f"declare the block with {_declared(block, True)}")
 
 
 def _only_computes(block: LintedBlock) -> bool:
@@ -172,8 +172,8 @@ def _of_the_file(block: LintedBlock, name: str, holds: Callable[[LintedBlock], o
     kept = block.siblings[0].kept
     if name not in kept:
         kept[name] = [b for b in block.siblings if holds(b)]
-    found: list[LintedBlock] = kept[name]
-    return found
+    holding: list[LintedBlock] = kept[name]
+    return holding
 
 
 def _and_more(found: list[LintedBlock]) -> str:
@@ -191,14 +191,14 @@ _MOVES = ("mov", "pack", "unpack", "nothing")
 )
 def memory_clobber(block: LintedBlock) -> Iterator[Found]:
     """The first volatile statement of a CUDA C++ file that stores or loads; `pure-load` reports the others."""
-    found = _of_the_file(block, "unclobbered", _unclobbered)
-    node = _unclobbered(block) if found[:1] == [block] else None
+    blocks = _of_the_file(block, "unclobbered", _unclobbered)
+    node = _unclobbered(block) if blocks[:1] == [block] else None
     if node is None:
         return
     does = "waits for copies" if _WAITS.match(node.spelling) else "accesses memory"
-    words = f'`{block.statement(node.offset)}` {does}, and the statement has no clobber "memory"'
+    message = f'`{block.statement(node.offset)}` {does}, and the statement has no clobber "memory"'
     instead = 'add the clobber: asm volatile("..." : ... : ... : "memory")'
-    yield Found(block.place(node.offset), f"{words}{_and_more(found)}", instead)
+    yield Found(block.place(node.offset), f"{message}{_and_more(blocks)}", instead)
 
 
 _WAITS = re.compile(r"cp\.async\.(bulk\.)?(wait|commit)_")

@@ -37,8 +37,8 @@ def input_written(block: LintedBlock) -> Iterator[Found]:
         what, _, instead = error.message.partition("; ")
         number = int(re.search(r"writes the input \$(\d+)", what)[1])  # type: ignore[index]
         statement = re.sub(r"\$(?=\d)", block.spelled(0)[0], _shown(error))
-        words = f"`{statement}` writes the input {block.spelled(number)}"
-        yield Found(block.place_of(error), words, instead.replace("$", block.spelled(0)[0]))
+        message = f"`{statement}` writes the input {block.spelled(number)}"
+        yield Found(block.place_of(error), message, instead.replace("$", block.spelled(0)[0]))
 
 
 def _shown(error: PtxError) -> str:
@@ -101,13 +101,13 @@ def missing_early_clobber(block: LintedBlock) -> Iterator[Found]:
     first = shown[0].hazard
     outputs = sorted({*(s.hazard.output for s in shown), *untried})
     names = ", ".join(block.spelled(n) for n in outputs)
-    words = (
+    message = (
         f"`{block.statement(first.write)}` writes {block.spelled(first.output)} before "
         f"`{block.statement(first.reading)}` reads {block.spelled(first.input)}; {shown[0].words}"
     )
     if len(outputs) > 1:
-        words = f"{words} (the same happens to {names})" if not untried else f"{words}; {more}"
-    yield Found(block.place(first.write), words, _instead(block, outputs), fix=_fix(block, outputs), **note)
+        message = f"{message} (the same happens to {names})" if not untried else f"{message}; {more}"
+    yield Found(block.place(first.write), message, _instead(block, outputs), fix=_fix(block, outputs), **note)
 
 
 def _instead(block: LintedBlock, outputs: Sequence[int]) -> str:
@@ -119,21 +119,21 @@ def _instead(block: LintedBlock, outputs: Sequence[int]) -> str:
 
 def _not_run(block: LintedBlock) -> Iterator[Found]:
     """The same for a block that accesses memory or needs other threads, from the order of its instructions."""
-    found = list(written_early(block))
-    if not found:
+    hazards = list(written_early(block))
+    if not hazards:
         return
-    together = [f for f in found if not _apart(block, f.output, f.input)]
+    together = [f for f in hazards if not _apart(block, f.output, f.input)]
     note: dict[str, Any] = {} if together else {"severity": "note", "why": _APART_WHY}
-    found = together or found
-    first = found[0]
-    outputs = sorted({f.output for f in found})
-    words = (
+    hazards = together or hazards
+    first = hazards[0]
+    outputs = sorted({f.output for f in hazards})
+    message = (
         f"`{block.statement(first.write.offset)}` writes {block.spelled(first.output)} before "
         f"`{block.statement(first.read.offset)}` reads {block.spelled(first.input)}; in one register it reads what "
         "was just written (found from the order of the instructions, as the emulator cannot run a block with memory or "
         "other threads alone)"
     )
-    yield Found(block.place(first.write.offset), words, _instead(block, outputs), fix=_fix(block, outputs), **note)
+    yield Found(block.place(first.write.offset), message, _instead(block, outputs), fix=_fix(block, outputs), **note)
 
 
 def _demonstrated(block: LintedBlock) -> tuple[list[_Shown], list[int]]:
@@ -148,17 +148,17 @@ def _demonstrated(block: LintedBlock) -> tuple[list[_Shown], list[int]]:
     # A tied output can share its register with another input only if both inputs have the same value and type.
     hazards = tuple(h for h in hazards if h.tied < 0 or parsed[h.output].letter == parsed[h.input].letter)
     clock = trial.clock_of(block)
-    found: dict[int, _Shown] = {}
+    shown: dict[int, _Shown] = {}
     for choose in (trial.ordinary, trial.special) if hazards else ():
-        open_ones = [h for h in hazards if h.output not in found]
+        open_ones = [h for h in hazards if h.output not in shown]
         plain = trial.defined(block, choose(block), clock) if open_ones else None
         if plain is None:
             continue
         for hazard in open_ones:
-            if hazard.output not in found and (words := _changed(block, hazard, plain, clock)):
-                found[hazard.output] = _Shown(hazard, words)
-    untried = {h.output for h in hazards} - set(found) if clock.left <= 0 else set()
-    return [found[output] for output in sorted(found)], sorted(untried)
+            if hazard.output not in shown and (change := _changed(block, hazard, plain, clock)):
+                shown[hazard.output] = _Shown(hazard, change)
+    untried = {h.output for h in hazards} - set(shown) if clock.left <= 0 else set()
+    return [shown[output] for output in sorted(shown)], sorted(untried)
 
 
 def _changed(block: LintedBlock, hazard: Hazard, plain: tuple[trial.Units, trial.Units], clock: trial.Clock) -> str:
@@ -191,7 +191,7 @@ def _changed(block: LintedBlock, hazard: Hazard, plain: tuple[trial.Units, trial
 def _fix(block: LintedBlock, outputs: Sequence[int]) -> Fix | None:
     """An `&` after the sign of each output's constraint."""
     text = block.snippet.constraints
-    starts = [0, *(found.end() for found in re.finditer(",", text))]
+    starts = [0, *(comma.end() for comma in re.finditer(",", text))]
     edits = []
     for number in outputs:
         sign = re.compile(r'\s*"?[=+]').match(text, starts[number]) if number < len(starts) else None

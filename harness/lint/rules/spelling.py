@@ -43,12 +43,12 @@ def _of_the_body(block: LintedBlock) -> list[LintedBlock]:
     """The asm statements of the same body of a C++ function, in order; of variants of a statement the first."""
     if block.snippet.convention != "cuda" or not block.snippet.body:
         return [block]
-    found: dict[tuple[int, int], LintedBlock] = {}
+    statements: dict[tuple[int, int], LintedBlock] = {}
     for other in block.siblings:
-        place = other.snippet.origin.line, other.snippet.origin.column
-        if other.snippet.body == block.snippet.body and (other is block or place not in found):
-            found[place] = other
-    return list(found.values())
+        origin = other.snippet.origin.line, other.snippet.origin.column
+        if other.snippet.body == block.snippet.body and (other is block or origin not in statements):
+            statements[origin] = other
+    return list(statements.values())
 
 
 def scopes_before(block: LintedBlock) -> list[Scope]:
@@ -78,10 +78,10 @@ def _closed_later(block: LintedBlock, left: int) -> int | None:
 
 def _declared(text: str) -> set[str]:
     """Names that some `.reg` declares, ranges without their count."""
-    found: set[str] = set()
+    declared: set[str] = set()
     for declaration in re.finditer(r"\.reg\s+((?:\.\w+\s+)*)([^;]*)", text):
-        found |= {name.strip().partition("<")[0].strip() for name in declaration[2].split(",")}
-    return found
+        declared |= {name.strip().partition("<")[0].strip() for name in declaration[2].split(",")}
+    return declared
 
 
 @rule(
@@ -102,11 +102,11 @@ def sigil(block: LintedBlock) -> Iterator[Found]:
     if not places:
         return
     edits = tuple(Edit("asm", m.start(), m.start() + 1, right) for m in places)
-    for n, found in enumerate(places):
+    for n, match in enumerate(places):
         yield Found(
-            found.start(),
-            f"`{found[0]}` is no operand here: {_convention(block)} writes operands with `{right}`",
-            f"write `{right}{found[1]}`",
+            match.start(),
+            f"`{match[0]}` is no operand here: {_convention(block)} writes operands with `{right}`",
+            f"write `{right}{match[1]}`",
             fix=Fix(f"write operands with {right}", edits) if n == 0 else None,
         )
 
@@ -125,13 +125,13 @@ def percent(block: LintedBlock) -> Iterator[Found]:
     cuda = block.snippet.convention == "cuda"
     if cuda and not block.parsed:
         return
-    for found in _LETTERS.finditer(code(block.snippet.asm)):
-        if found[0].startswith("%%") is cuda:
+    for match in _LETTERS.finditer(code(block.snippet.asm)):
+        if match[0].startswith("%%") is cuda:
             continue
-        right = f"%{found[0]}" if cuda else found[0][1:]
-        edit = Edit("asm", found.start(), found.end(), right)
+        right = f"%{match[0]}" if cuda else match[0][1:]
+        edit = Edit("asm", match.start(), match.end(), right)
         yield Found(
-            found.start(),
+            match.start(),
             f"{_convention(block)} needs `{right}` here",
             f"write `{right}`",
             fix=Fix(f"write {right}", (edit,)),
@@ -148,13 +148,13 @@ def dollar(block: LintedBlock) -> Iterator[Found]:
     """`$(`, `$|`, `$)`, and a `$` that no number follows."""
     if block.snippet.convention == "cuda":
         return
-    for found in re.finditer(r"\$\$|\$(?!\d)(?!\{(?:\d+(?::\w*)?|:\w+)\})(.?)", block.text, re.DOTALL):
-        if found[0] == "$$":
+    for match in re.finditer(r"\$\$|\$(?!\d)(?!\{(?:\d+(?::\w*)?|:\w+)\})(.?)", block.text, re.DOTALL):
+        if match[0] == "$$":
             continue
-        eaten = found[1] in "(|)" and found[1]
-        words = "begins or ends a choice of dialects, of which one part is dropped" if eaten else "names no operand"
+        eaten = match[1] in "(|)" and match[1]
+        reason = "begins or ends a choice of dialects, of which one part is dropped" if eaten else "names no operand"
         yield Found(
-            found.start(), f"`${found[1]}` {words}", "write `$$` for a dollar sign, or the number of the operand"
+            match.start(), f"`${match[1]}` {reason}", "write `$$` for a dollar sign, or the number of the operand"
         )
 
 
@@ -248,12 +248,12 @@ def semicolon(block: LintedBlock) -> Iterator[Found]:
     """Places where the parser stops because a line has no semicolon at its end."""
     at = missing_semicolon(block)
     if at is not None:
-        place = block.form.original(at)
+        offset = block.form.original(at)
         yield Found(
-            max(place - 1, 0),
+            max(offset - 1, 0),
             "this statement does not end in `;`",
             "end it with `;`",
-            fix=Fix("end the statement with ;", (Edit("asm", place, place, ";"),)),
+            fix=Fix("end the statement with ;", (Edit("asm", offset, offset, ";"),)),
         )
 
 

@@ -36,7 +36,7 @@ def syntax(block: LintedBlock) -> Iterator[Found]:
             error = other
         else:
             return
-    if error and not any(True for each in EXPLAIN for found in each(block) if found.severity != "note"):
+    if error and not any(True for each in EXPLAIN for finding in each(block) if finding.severity != "note"):
         yield Found(block.place_of(error), _shown(block, error.message))
 
 
@@ -54,8 +54,8 @@ def _shown(block: LintedBlock, message: str) -> str:
 )
 def constraints(block: LintedBlock) -> Iterator[Found]:
     """The constraint parser's error; 128-bit registers (`q`) and symbols (`C`, `s`) are not supported here."""
-    words = [w.strip().lstrip("=+&") for w in block.snippet.constraints.split(",")]
-    if block.constraint_error and not {"q", "C", "s"} & set(words):
+    letters = [w.strip().lstrip("=+&") for w in block.snippet.constraints.split(",")]
+    if block.constraint_error and not {"q", "C", "s"} & set(letters):
         message = block.constraint_error.message
         if block.snippet.convention == "llvm":
             message = message.replace("Triton", "LLVM")
@@ -191,6 +191,6 @@ def operand_type(block: LintedBlock) -> Iterator[Found]:
     error = block.bind_error
     if type(error) is not OperandError or any(True for _ in undeclared_names(block)):
         return
-    if any(words in error.message for words in ("declared twice", "there is no label", "is declared here")):
+    if any(fragment in error.message for fragment in ("declared twice", "there is no label", "is declared here")):
         return  # the rules on declarations report it, or a variable of the module is declared elsewhere
     yield Found(block.place_of(error), _shown(block, error.message))

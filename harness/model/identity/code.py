@@ -171,11 +171,11 @@ class _Walk:
             return b""
         if issubclass(base, BaseException):
             return self.encode(value.args)
-        found = array(value, self.other)
-        if found is None:
+        encoded = array(value, self.other)
+        if encoded is None:
             redefined = [c for c in type(value).__mro__ if self._own(c) and vars(c).keys() & _COPYING]
-            found = None if redefined else self._reduced(lambda: base.__reduce_ex__(value, 2), value)
-        return only_here(value) if found is None else found
+            encoded = None if redefined else self._reduced(lambda: base.__reduce_ex__(value, 2), value)
+        return only_here(value) if encoded is None else encoded
 
     def _foreign(self, value: Any) -> bytes | None:
         """A value of a class that the walk does not enter; None if no property distinguishes it from other values."""
@@ -194,8 +194,8 @@ class _Walk:
         attributes = getattr(value, "__dict__", None)
         if reduce is None and attributes is not None and _has_attributes_alone(type(value)):
             return tagged("instance", self.encode(type(value)), self.encode(dict(attributes)))
-        found = self._reduced((lambda: reduce(value)) if reduce else (lambda: value.__reduce_ex__(2)), value)
-        return tagged("made with", found, self.encode(dict(attributes))) if found and attributes else found
+        encoded = self._reduced((lambda: reduce(value)) if reduce else (lambda: value.__reduce_ex__(2)), value)
+        return tagged("made with", encoded, self.encode(dict(attributes))) if encoded and attributes else encoded
 
     def _reduced(self, reduce: Callable[[], Any], value: Any) -> bytes | None:
         """What a copy of a value is made of, by the protocol of pickle; None if it cannot be copied."""
@@ -207,7 +207,7 @@ class _Walk:
             known = any(getattr(m, parts, None) is value for m in _modules_of(value))
             return tagged("made", _name(type(value)).encode(), self.encode(parts)) if known else None
         # Elements of lists and dictionaries come as iterators, which would be encoded as such.
-        listed = tuple(list(p) if place > 2 and p is not None else p for place, p in enumerate(parts))
+        listed = tuple(list(p) if index > 2 and p is not None else p for index, p in enumerate(parts))
         return tagged("made", _name(type(value)).encode(), self.encode(listed))
 
     def _function(self, function: types.FunctionType) -> bytes:
@@ -227,10 +227,13 @@ class _Walk:
         for level, name, taken in imports_in(function.__code__):
             package = function.__globals__.get("__package__") or ""
             for module in (name, *(f"{name}.{t}" if name else t for t in taken)):  # no name in `from . import t`
-                found = self._importable("." * level + module, package)
-                if found is not None:
-                    _note_import(function, found)
-                    parts += [self.encode(module), self._named({found.__name__: found}, names | {found.__name__}, ())]
+                imported = self._importable("." * level + module, package)
+                if imported is not None:
+                    _note_import(function, imported)
+                    parts += [
+                        self.encode(module),
+                        self._named({imported.__name__: imported}, names | {imported.__name__}, ()),
+                    ]
         return tagged("imports", *parts)
 
     def _importable(self, name: str, package: str) -> types.ModuleType | None:
@@ -276,8 +279,8 @@ class _Walk:
         # For a function use the module in which it runs, because functools.wraps copies another's name.
         home = value.__globals__.get("__name__") if isinstance(value, types.FunctionType) else None
         module = sys.modules.get(home or getattr(value, "__module__", None) or "")
-        place = None if module is None else self._outside_module(module)
-        return None if place is None else tagged("outside", place, _name(value).encode())
+        location = None if module is None else self._outside_module(module)
+        return None if location is None else tagged("outside", location, _name(value).encode())
 
     def _outside_module(self, module: types.ModuleType) -> bytes | None:
         """The encoding of a module that the walk does not enter; None for one that it enters."""
@@ -288,10 +291,10 @@ class _Walk:
         name = module.__name__.encode()
         if file is None or top in _BY_VERSION:
             return tagged("package", name, *([_version(top)] if self.exact else []))
-        place = real_path(file)
-        if any(place.startswith(f"{p}/") for p in _PACKAGES):
-            return tagged("package", name, file_text(place).encode())
-        return tagged("package", name) if any(place.startswith(f"{p}/") for p in (*_LIBRARIES, _HARNESS)) else None
+        location = real_path(file)
+        if any(location.startswith(f"{p}/") for p in _PACKAGES):
+            return tagged("package", name, file_text(location).encode())
+        return tagged("package", name) if any(location.startswith(f"{p}/") for p in (*_LIBRARIES, _HARNESS)) else None
 
 
 class _Bare:
@@ -324,11 +327,11 @@ def _attributes(value: Any) -> dict[str, Any]:
     slots = {n: v for c in classes for n, v in vars(c).items() if isinstance(v, types.MemberDescriptorType)}
     own = (vars(c).get("__dict__") for c in classes)
     attributes: dict[str, Any] = next((d.__get__(value) for d in own if isinstance(d, types.GetSetDescriptorType)), {})
-    found = {}
+    filled = {}
     for name, slot in slots.items():
         with contextlib.suppress(AttributeError):  # it is empty
-            found[name] = slot.__get__(value)
-    return found | dict(attributes)
+            filled[name] = slot.__get__(value)
+    return filled | dict(attributes)
 
 
 def _is_text(value: Any) -> TypeGuard[str]:

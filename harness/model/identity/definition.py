@@ -79,9 +79,9 @@ _shared: dict[tuple[int, bool], tuple[Case, dict[str, str]]] = {}
 def _digest(value: Any, exact: bool) -> str:
     """The digest of a part, and a description of its first value without an encoding, if there is one."""
     met = len(without_encoding())
-    found = digest_with_code(value, exact=exact)[:KEPT_DIGITS]
+    encoded = digest_with_code(value, exact=exact)[:KEPT_DIGITS]
     strange = without_encoding()[met:]
-    return f"{INCOMPARABLE}{_kind(strange[0])} {found}" if strange else found
+    return f"{INCOMPARABLE}{_kind(strange[0])} {encoded}" if strange else encoded
 
 
 INCOMPARABLE = "cannot be compared: "
@@ -97,14 +97,14 @@ def what_changed(before: Mapping[str, str], after: Mapping[str, str]) -> str:
     differ = changed_parts(before, after)
     strange = {n: d for n in differ if (d := after.get(n, before.get(n, ""))).startswith(INCOMPARABLE)}
     changed = [n for n in differ if n not in strange]
-    words = [f"{', '.join(changed)} changed"] if changed else []
-    for name, found in strange.items():
-        kind = found.removeprefix(INCOMPARABLE).rpartition(" ")[0]
+    changes = [f"{', '.join(changed)} changed"] if changed else []
+    for name, encoded in strange.items():
+        kind = encoded.removeprefix(INCOMPARABLE).rpartition(" ")[0]
         if " " in kind:  # a reason, and not the name of a type
-            words.append(f"{name} cannot be compared with another process: {kind}")
+            changes.append(f"{name} cannot be compared with another process: {kind}")
         else:
-            words.append(f"{name} uses a value of type {kind}, which cannot be compared with that of another process")
-    return "; ".join(words)
+            changes.append(f"{name} uses a value of type {kind}, which cannot be compared with that of another process")
+    return "; ".join(changes)
 
 
 def _wanted(case: Case, variant: Variant) -> dict[str, Any]:
@@ -226,8 +226,8 @@ def _text_digest(folder: Path, without: Collection[str] = ()) -> str:
     files = files_below(folder, ".py", without)
     if not files:
         raise FileNotFoundError(f"{folder} holds no Python file; identities of results are made from its text")
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     for file in files:
         text = file.read_bytes()
-        found.update(f"{file.relative_to(folder)} {len(text)}\0".encode() + text)
-    return found.hexdigest()[:DIGITS]
+        hasher.update(f"{file.relative_to(folder)} {len(text)}\0".encode() + text)
+    return hasher.hexdigest()[:DIGITS]

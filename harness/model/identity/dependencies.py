@@ -173,15 +173,15 @@ def _set_attributes(text: str) -> tuple[tuple[str, str], ...]:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
         return ()
-    found: list[tuple[str, str]] = []
+    attributes: list[tuple[str, str]] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and isinstance(node.value, ast.Name):
-            found.append((node.value.id, node.attr))
+            attributes.append((node.value.id, node.attr))
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "setattr":
             owner, attribute, *_ = [*node.args, ast.Constant("an attribute"), ast.Constant("an attribute")]
             if isinstance(owner, ast.Name):
-                found.append((owner.id, str(getattr(attribute, "value", "an attribute"))))
-    return tuple(dict.fromkeys(found))
+                attributes.append((owner.id, str(getattr(attribute, "value", "an attribute"))))
+    return tuple(dict.fromkeys(attributes))
 
 
 _COMPUTED = re.compile(
@@ -224,12 +224,12 @@ def _customizing() -> list[str]:
 
 
 def _with_imports(files: Iterable[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    texts_by_file: dict[str, str] = {}
     for file in files:
         if file not in _imports_of:
             _imports_of[file] = imported_texts(Path(file), Path(file)) | {file: file_text(file)}
-        found |= _imports_of[file]
-    return found
+        texts_by_file |= _imports_of[file]
+    return texts_by_file
 
 
 def _named_settings(texts: _Texts) -> list[tuple[str, str]]:
@@ -237,17 +237,17 @@ def _named_settings(texts: _Texts) -> list[tuple[str, str]]:
 
     A name that is computed counts if a part of it stands in the text.
     """
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for part, by_path in texts.parts.items():
         for text in by_path.values():
             if part in _OF_PYTEST:
                 known = {c: _session.setting(c) for c in _constants(text)}
-                found |= {name: value for name, value in known.items() if value is not None}
+                settings |= {name: value for name, value in known.items() if value is not None}
             if _READS_ENVIRONMENT.search(text):
                 named = set(_constants(text))
                 parts = [c for c in named if len(c) > 2]
-                found |= {f"${n}": v for n, v in os.environ.items() if n in named or any(p in n for p in parts)}
-    return sorted(found.items())
+                settings |= {f"${n}": v for n, v in os.environ.items() if n in named or any(p in n for p in parts)}
+    return sorted(settings.items())
 
 
 _OF_PYTEST = ("conftest.py", "plugins")
@@ -256,16 +256,16 @@ _OF_PYTEST = ("conftest.py", "plugins")
 
 def _named_data(texts: _Texts) -> list[tuple[str, str]]:
     """The files that a conftest.py or a plugin names. They were imported before their openings could be noted."""
-    found: dict[str, str] = {}
+    data_files: dict[str, str] = {}
     for part in _OF_PYTEST:
         for source, text in texts.parts[part].items():
             for name in _constants(text):
                 if len(name) > 200 or "\n" in name or not re.search(r"\w[./]\w", name):
                     continue
                 for folder in (os.path.dirname(source), os.getcwd()):
-                    if os.path.isfile(place := os.path.join(folder, name)) and not place.endswith(".py"):
-                        found[name] = digest_of(place)
-    return sorted(found.items())
+                    if os.path.isfile(path := os.path.join(folder, name)) and not path.endswith(".py"):
+                        data_files[name] = digest_of(path)
+    return sorted(data_files.items())
 
 
 @functools.lru_cache(maxsize=1024)

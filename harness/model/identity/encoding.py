@@ -43,11 +43,11 @@ def encode(value: Any, other: Fallback | None = None) -> bytes:
         return plain(value)
     if value.__class__ is not type(value):  # questions about its class would get wrong answers
         return only_here(value)
-    found = _scalar(value)
-    if found is not None:
-        return found
-    if type(value) not in _CONTAINERS and other is not None and (found := other(value)) is not None:
-        return found
+    encoded = _scalar(value)
+    if encoded is not None:
+        return encoded
+    if type(value) not in _CONTAINERS and other is not None and (encoded := other(value)) is not None:
+        return encoded
     if isinstance(value, enum.Enum):
         return tagged("enum", _class(value), value.name.encode(), encode(value.value, other))
     if isinstance(value, str):
@@ -65,8 +65,8 @@ def encode(value: Any, other: Fallback | None = None) -> bytes:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         parts = ((name, encode(getattr(value, field), other)) for field, name in _fields(type(value)))
         return tagged("data", _class(value), *(part for pair in parts for part in pair))
-    found = array(value, other)
-    return only_here(value) if found is None else found
+    encoded = array(value, other)
+    return only_here(value) if encoded is None else encoded
 
 
 @functools.cache
@@ -158,13 +158,13 @@ def _tensor(value: Any, other: Fallback | None) -> bytes | None:
 
 def _beyond_dtype(dtype: Any, other: Fallback | None) -> list[bytes]:
     """What the text of a dtype does not show."""
-    found = [encode(dict(dtype.metadata), other)] if dtype.metadata else []
+    parts = [encode(dict(dtype.metadata), other)] if dtype.metadata else []
     if dtype.names:
         fields = [(name, dtype.fields[name][1:]) for name in dtype.names]
-        found += [encode((fields, dtype.itemsize)), *(array(dtype.fields[n][0], other) or b"" for n in dtype.names)]
+        parts += [encode((fields, dtype.itemsize)), *(array(dtype.fields[n][0], other) or b"" for n in dtype.names)]
     elif dtype.subdtype is not None:
-        found += _beyond_dtype(dtype.subdtype[0], other)
-    return found
+        parts += _beyond_dtype(dtype.subdtype[0], other)
+    return parts
 
 
 def _beyond_array(value: Any, other: Fallback | None) -> list[bytes]:
@@ -172,12 +172,12 @@ def _beyond_array(value: Any, other: Fallback | None) -> list[bytes]:
     import numpy as np
 
     attributes = getattr(value, "__dict__", None)
-    found = [encode((type(value).__name__, dict(attributes)), other)] if attributes else []
+    parts = [encode((type(value).__name__, dict(attributes)), other)] if attributes else []
     base = value.base
     if base is None:
-        return found
+        return parts
     alike = type(base) is np.ndarray and base.nbytes == value.nbytes and not _beyond_array(base, other)
-    return found if alike else [*found, encode(base, other)]
+    return parts if alike else [*parts, encode(base, other)]
 
 
 def _class(value: Any) -> bytes:

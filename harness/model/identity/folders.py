@@ -15,8 +15,8 @@ def files_below(folder: Path, ending: str = "", without: Collection[str] = ()) -
     """
     if not folder.is_dir():
         return []
-    found = sorted((path.split(os.sep), path) for path in _files(str(folder), ending, without))
-    return [Path(path) for _, path in found]
+    split_paths = sorted((path.split(os.sep), path) for path in _files(str(folder), ending, without))
+    return [Path(path) for _, path in split_paths]
 
 
 def _files(folder: str, ending: str, without: Collection[str]) -> Iterator[str]:

@@ -58,9 +58,9 @@ def _know_folder(path: Path) -> None:
     """Register the folder of a file as a package, without executing its `__init__.py`."""
     package = module_name(path, "").rstrip(".")
     if package not in sys.modules:
-        found = ModuleType(package, f"The files of {path.parent}.")
-        found.__path__ = [str(path.parent.resolve())]
-        sys.modules[package] = found
+        package_module = ModuleType(package, f"The files of {path.parent}.")
+        package_module.__path__ = [str(path.parent.resolve())]
+        sys.modules[package] = package_module
     if not any(isinstance(f, _BesideCases) for f in sys.meta_path):
         sys.meta_path.insert(0, _BesideCases())
 
@@ -103,7 +103,7 @@ def imported_texts(path: Path, *beside: Path) -> dict[str, str]:
     met = {id(m) for m in first}
     todo = [(file_text(str(m.__file__)), m.__package__ or "") for m in first]
     todo += [(file_text(str(p)), _package_of(p)) for p in beside]
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     while todo:
         text, package = todo.pop()
         for name in _imports(text):
@@ -112,9 +112,9 @@ def imported_texts(path: Path, *beside: Path) -> dict[str, str]:
                 continue
             met.add(id(other))
             if is_users(other) and other.__file__:
-                found[other.__file__] = file_text(other.__file__)
-                todo.append((found[other.__file__], other.__package__ or ""))
-    return found
+                texts[other.__file__] = file_text(other.__file__)
+                todo.append((texts[other.__file__], other.__package__ or ""))
+    return texts
 
 
 def _is_at(path: Path, file: str | None) -> bool:

@@ -153,12 +153,12 @@ def _unseen_reader(source: str, stamp: _Stamp) -> str:
     paused, _paused = _paused, True
     try:
         with open(source, "rb") as file:
-            found = _UNSEEN_READERS.search(file.read())
+            match = _UNSEEN_READERS.search(file.read())
     except OSError:
         return ""
     finally:
         _paused = paused
-    return found[1].decode() if found else ""
+    return match[1].decode() if match else ""
 
 
 def digest_of(path: str) -> str:
@@ -175,11 +175,11 @@ def _digest(path: str, stamp: _Stamp) -> str:
         if os.path.isdir(path):
             text = "\0".join(sorted(n for n in os.listdir(path) if not _derived(n))).encode("utf-8", "surrogateescape")
             return "folder " + hashlib.sha256(text).hexdigest()[:_DIGITS]
-        found = hashlib.sha256()
+        hasher = hashlib.sha256()
         with open(path, "rb") as file:
             while part := file.read(1 << 20):
-                found.update(part)
-        return found.hexdigest()[:_DIGITS]
+                hasher.update(part)
+        return hasher.hexdigest()[:_DIGITS]
     except OSError:
         return "unreadable"
     finally:
@@ -190,26 +190,26 @@ def _stamp(path: str) -> _Stamp:
     if path.endswith(ASKED):
         return _facts(path.removesuffix(ASKED))
     try:
-        found = _stat(path)
+        status = _stat(path)
     except (OSError, ValueError):
         return None
-    return found.st_size, found.st_mtime_ns, found.st_ino
+    return status.st_size, status.st_mtime_ns, status.st_ino
 
 
 def _facts(path: str) -> str | None:
     """What `stat` and `readlink` say about a path, but for times, and of folders also for sizes and modes."""
     try:
-        found = _stat(path, follow_symlinks=False)
-        link = f"link to {_readlink(path)} " if stat.S_ISLNK(found.st_mode) else ""
+        status = _stat(path, follow_symlinks=False)
+        link = f"link to {_readlink(path)} " if stat.S_ISLNK(status.st_mode) else ""
     except (OSError, ValueError):
         return None
     try:
-        found = _stat(path)
+        status = _stat(path)
     except OSError:
         return f"{link}absent"
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(status.st_mode):
         return f"{link}folder"
-    return f"{link}file, {found.st_size} bytes, mode {stat.S_IMODE(found.st_mode):o}"
+    return f"{link}file, {status.st_size} bytes, mode {stat.S_IMODE(status.st_mode):o}"
 
 
 _stat, _readlink = os.stat, os.readlink
@@ -395,7 +395,7 @@ def _users_sources(wrapped: int = 0) -> list[str]:
 
     wrapped: the number of functions of this module around an audit event's three.
     """
-    found: dict[str, None] = {}
+    sources: dict[str, None] = {}
     frame: FrameType | None = sys._getframe(3 + wrapped)  # below this module's functions
     innermost = True
     while frame is not None:
@@ -405,12 +405,12 @@ def _users_sources(wrapped: int = 0) -> list[str]:
         if kind is _LIBRARY and frame.f_code.co_name == "<module>":
             break  # an installed package is being imported: its version covers that
         if kind is _USER:
-            found[path] = None
+            sources[path] = None
         elif kind is _IMPORTING and innermost and frame.f_code.co_name == "_fill_cache":
             return []  # the import system lists the folders of `sys.path`
         innermost = False
         frame = frame.f_back
-    return list(found)
+    return list(sources)
 
 
 def _opens_itself() -> bool:

@@ -105,15 +105,15 @@ def _definitions(text: str) -> tuple[Any, ...]:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
         return ()
-    found: list[ast.AST] = []
+    definitions: list[ast.AST] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             if ast.get_docstring(node) is not None:
                 node.body = node.body[1:] or [ast.Pass()]
-            found.append(node)
+            definitions.append(node)
         elif isinstance(node, ast.Lambda):
-            found.append(node)
-    return tuple(found)
+            definitions.append(node)
+    return tuple(definitions)
 
 
 def names_in(code: types.CodeType) -> set[str]:
@@ -125,12 +125,12 @@ def names_in(code: types.CodeType) -> set[str]:
 @functools.lru_cache(maxsize=4096)
 def imports_in(code: types.CodeType) -> tuple[tuple[int, str, tuple[str, ...]], ...]:
     """The imports inside a function and its inner functions: level, module, imported names."""
-    found: list[tuple[int, str, tuple[str, ...]]] = []
+    imports: list[tuple[int, str, tuple[str, ...]]] = []
     given: list[Any] = [None, None]
     for step in dis.get_instructions(code):
         if step.opname == "IMPORT_NAME":
             level, taken = given
-            found.append((level or 0, step.argval, tuple(taken or ())))
+            imports.append((level or 0, step.argval, tuple(taken or ())))
         given = [given[1], step.argval]
     inner = (imports_in(c) for c in code.co_consts if isinstance(c, types.CodeType))
-    return (*found, *(one for many in inner for one in many))
+    return (*imports, *(one for many in inner for one in many))

@@ -54,11 +54,11 @@ def line(done: int, failing: int, states: Sequence[QueueState]) -> str:
         running[state.needs] += state.running
         waiting[state.needs] += state.left - state.running
     total = done + sum(s.left for s in states)
-    words = (
+    message = (
         f"cluster: {done} of {total} done, {failing} failing; running {_counts(running)}; waiting {_counts(waiting)}"
     )
     seconds = estimate(states)
-    return f"{words}; about {_time(seconds)} left" if seconds is not None else words
+    return f"{message}; about {_time(seconds)} left" if seconds is not None else message
 
 
 def estimate(states: Sequence[QueueState]) -> float | None:
@@ -168,8 +168,8 @@ class ClusterRun:
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Report the nodes that were not used, and the GPUs that no node has."""
-        for words in self._remarks():
-            terminalreporter.write_line(words)
+        for remark in self._remarks():
+            terminalreporter.write_line(remark)
 
     def _remarks(self) -> Iterator[str]:
         if self.nodes is None:
@@ -264,18 +264,18 @@ class ClusterRun:
         batch = self.batches[event.task]
         due = batch.items[event.task.received - 1]
         try:
-            found: ItemReport = checked(event.value, due, f"{event.host}/{event.node[:8]}")
+            item_report: ItemReport = checked(event.value, due, f"{event.host}/{event.node[:8]}")
         except Misreported as error:
             self._mistrust(event, batch, str(error))
             return
         self.used.add(event.node)
         queue = self._queue(batch)
         queue.done += 1
-        queue.seconds += found.seconds
-        if found.words:
-            self._error(due, found.words)
+        queue.seconds += item_report.seconds
+        if item_report.words:
+            self._error(due, item_report.words)
         else:
-            self._report(due, found.reports)
+            self._report(due, item_report.reports)
 
     def _mistrust(self, event: Yielded, batch: ItemBatch, words: str) -> None:
         """Accept nothing more from a node that reported on an item other than the one due."""
@@ -283,9 +283,9 @@ class ClusterRun:
         assert self.nodes is not None
         self.tasks.cancel(event.task)
         del self.batches[event.task]
-        place = f"{event.host}/{event.node[:8]}"
+        location = f"{event.host}/{event.node[:8]}"
         self.nodes.refuse(event.node, words)
-        self._error(batch.items[event.task.received - 1], f"node {place}: {words}")
+        self._error(batch.items[event.task.received - 1], f"node {location}: {words}")
         self._again(batch.without(event.task.received))
 
     def _ended(self, task: Submitted) -> None:
@@ -329,8 +329,8 @@ class ClusterRun:
             for queue in stuck:
                 for batch in queue.take_all():
                     for item in batch.items:
-                        words = f"no node that offers {queue.needs.words} is left; --ptx-resume runs it again"
-                        self._error(item, words)
+                        message = f"no node that offers {queue.needs.words} is left; --ptx-resume runs it again"
+                        self._error(item, message)
 
     # ---- reports
 
@@ -371,12 +371,12 @@ class ClusterRun:
 def join(config: pytest.Config) -> None:
     """Connect, and register the plugin. Raises UsageError."""
     option = config.option
-    for name, words in {
+    for name, clash in {
         "numprocesses": "-n runs items in processes here",
         "ptx_dump": "--ptx-dump writes here",
     }.items():
         if getattr(option, name, None):
-            raise pytest.UsageError(f"--ptx-cluster runs items on nodes, and {words}; leave one of them out")
+            raise pytest.UsageError(f"--ptx-cluster runs items on nodes, and {clash}; leave one of them out")
     if getattr(option, "benchmark_only", False):
         raise pytest.UsageError("--benchmark-only times on this machine; on a cluster, --ptx-timing does")
     run = ClusterRun(config)
@@ -490,11 +490,11 @@ def queues(items: Iterable[pytest.Item], group: Callable[[pytest.Item], str] | N
     for item in items:
         file = item.nodeid.partition("::")[0]
         made.setdefault(needs_of(item), {}).setdefault((file, (group or _group)(item)), []).append(item)
-    found = []
+    item_queues = []
     for needs, groups in made.items():
         pieces = [(file, piece) for (file, _), all_ in groups.items() for piece in _pieces(all_)]
-        found.append(Queue(needs, deque(pieces)))
-    return found
+        item_queues.append(Queue(needs, deque(pieces)))
+    return item_queues
 
 
 def _group(item: pytest.Item) -> str:

@@ -98,19 +98,19 @@ def _of_this_session(result: Result, due: VariantItem) -> Result:
 
 def _check(result: Result, due: VariantItem) -> None:
     item = due.item
-    place = (item.loaded.name, item.variant_name, item.target, item.backend)
-    if result.key.item != place:
+    due_item = (item.loaded.name, item.variant_name, item.target, item.backend)
+    if result.key.item != due_item:
         raise Misreported(f"its results on {due.nodeid} contain one of {result.key}")
-    if words := other_assembler(result, due):
-        raise Misreported(f"{due.nodeid} was assembled {words}")
+    if difference := other_assembler(result, due):
+        raise Misreported(f"{due.nodeid} was assembled {difference}")
     if result.key.compiler != (compiler := label(item.compiler)):
         there = result.key.compiler or "the installed Triton"
         raise Misreported(f"{due.nodeid} was compiled by {there}, instead of {compiler or 'the installed Triton'}")
     mine = fingerprint_of(item)
     # Leaves out parts that two processes cannot compare: their code is sent in a folder named by its contents' digest.
     both = {n: d for n, d in result.fingerprint.items() if not mine.get(n, "").startswith(INCOMPARABLE)}
-    if result.fingerprint and (words := what_changed(both, {n: d for n, d in mine.items() if n in both})):
-        raise Misreported(f"{due.nodeid} has another definition there: {words}")
+    if result.fingerprint and (difference := what_changed(both, {n: d for n, d in mine.items() if n in both})):
+        raise Misreported(f"{due.nodeid} has another definition there: {difference}")
 
 
 def other_assembler(result: Result, due: VariantItem) -> str:
@@ -118,8 +118,8 @@ def other_assembler(result: Result, due: VariantItem) -> str:
 
     A node may have another program at the same path, so its description is compared too.
     """
-    place = due.item.backend, due.item.target, due.item.compiler
-    asked = {"" if chosen is None else chosen.label: label_of(chosen, *place) for chosen in due.assemblers}
+    origin = due.item.backend, due.item.target, due.item.compiler
+    asked = {"" if chosen is None else chosen.label: label_of(chosen, *origin) for chosen in due.assemblers}
     if result.key.assembler not in asked and result.verdict != "not run":
         return f"by {result.key.assembler or 'the ptxas that Triton uses'}, which is not asked for"
     here = asked.get(result.key.assembler, "")

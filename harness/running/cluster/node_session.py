@@ -31,11 +31,11 @@ def run(order: NodeRun, file: str, nodeids: tuple[str, ...]) -> Iterator[ItemRep
     if any(nodeid.endswith("-gpu]") for nodeid in nodeids):
         session.see_devices()
     items = session.items_of(file)
-    for place, nodeid in enumerate(nodeids):
+    for index, nodeid in enumerate(nodeids):
         if nodeid not in items:
             yield ItemReport(nodeid, words=session.missing(file))
             continue
-        following = nodeids[place + 1] if place + 1 < len(nodeids) else ""
+        following = nodeids[index + 1] if index + 1 < len(nodeids) else ""
         yield session.run(items[nodeid], items.get(following))
 
 
@@ -61,10 +61,10 @@ class NodeSession:
         plugin = [] if installed else ["-p", OURS]
         # ptxdiff was imported before pytest could rewrite its asserts; a project may make that warning an error.
         plugin += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
-        words = [*plugin, "-p", "no:terminal", "-p", "no:cacheprovider", f"--rootdir={root}"]
+        arguments = [*plugin, "-p", "no:terminal", "-p", "no:cacheprovider", f"--rootdir={root}"]
         plugins = [name for name in order.options.get("plugins") or () if name != OURS]
         options = {**order.options, "ptx_cases": self._cases(), "plugins": plugins}
-        self.config = pytest.Config.fromdictargs(options, words)
+        self.config = pytest.Config.fromdictargs(options, arguments)
         self.config.workerinput = {RUN_ID: order.run_id}  # type: ignore[attr-defined]  # as in pytest-xdist
         self.config.stash[OFFERED] = order.targets
         self.config._do_configure()
@@ -93,17 +93,17 @@ class NodeSession:
         if file not in self._files:
             self._faults.pop(file, None)
             try:
-                found = self.session.perform_collect([str(self.root / file)])
+                collected = self.session.perform_collect([str(self.root / file)])
             except pytest.UsageError as error:  # the file was not sent
-                found = []
+                collected = []
                 self._faults[file] = str(error)
-            self._files[file] = {item.nodeid: item for item in found}
+            self._files[file] = {item.nodeid: item for item in collected}
         return self._files[file]
 
     def missing(self, file: str) -> str:
         """Why an item of the file was not collected here."""
-        words = " ".join(self._faults.get(file, "it collects other items there").split())
-        return f"the node could not collect it from {file}: {words[:_WORDS]}"
+        reason = " ".join(self._faults.get(file, "it collects other items there").split())
+        return f"the node could not collect it from {file}: {reason[:_WORDS]}"
 
     def run(self, item: pytest.Item, following: pytest.Item | None) -> ItemReport:
         """Run one item."""
@@ -127,12 +127,12 @@ class NodeSession:
 def sent_options(option: Any) -> dict[str, Any]:
     """The driver's options of pytest as a node gets them: some are replaced by `_DRIVERS`."""
     kept = (str, int, float, bool, type(None))
-    found = {
+    plain_options = {
         name: value
         for name, value in vars(option).items()
         if isinstance(value, kept) or (isinstance(value, list) and all(isinstance(v, kept) for v in value))
     }
-    return found | _DRIVERS
+    return plain_options | _DRIVERS
 
 
 _DRIVERS: dict[str, Any] = {

@@ -60,8 +60,8 @@ def traced(function: Callable[..., Any], formats: Sequence[Format]) -> Any:
 
 
 def _dtype(fmt: Format) -> torch.dtype:
-    found: torch.dtype = getattr(torch, f"int{fmt.unit_bits}")
-    return found
+    dtype: torch.dtype = getattr(torch, f"int{fmt.unit_bits}")
+    return dtype
 
 
 class RowKernel:
@@ -209,8 +209,8 @@ def histogram_kernel(oracle: Oracle, number_bits: int) -> RowKernel:
     body = _body(oracle.places, formats, number_bits)
     before = [f"    h{k} = tl.zeros([{PLACES}], tl.int32)" for k in range(len(body.results))]
     inside, after = [], []
-    for k, place in enumerate(body.results):
-        inside.append(f"        h{k} += tl.histogram(tl.broadcast_to({place.as_('int32')}, [BLOCK]), {PLACES})")
+    for k, bin_index in enumerate(body.results):
+        inside.append(f"        h{k} += tl.histogram(tl.broadcast_to({bin_index.as_('int32')}, [BLOCK]), {PLACES})")
         table = f"table + (tl.program_id(0) * {len(body.results)} + {k}) * {PLACES}"
         after.append(f"    tl.store({table} + tl.arange(0, {PLACES}), h{k})")
     head = _head([*_pointers(formats), "rows"], body, row="tl.load(rows + tl.program_id(0))")
@@ -393,9 +393,9 @@ def mask_of(oracle: Oracle) -> Callable[..., Tensor]:
     kernel = mask_kernel(oracle, number_bits(oracle))
 
     def mask(first: Tensor, *units: Tensor) -> Tensor:
-        found = torch.empty(units[0].numel(), dtype=torch.int8, device=first.device)
-        kernel(units[0].numel() // ROW, first, found, *units)
-        return found.view(torch.bool)
+        failing = torch.empty(units[0].numel(), dtype=torch.int8, device=first.device)
+        kernel(units[0].numel() // ROW, first, failing, *units)
+        return failing.view(torch.bool)
 
     return mask
 

@@ -201,8 +201,8 @@ def corners(a: Bounds, b: Bounds, operation: str) -> Bounds:
         return a[0] - b[1], a[1] - b[0]
     if operation in ("<<", ">>"):
         b = max(0, min(63, b[0])), max(0, min(63, b[1]))
-    found = [_OPERATIONS[operation](x, y) for x in a for y in b]
-    return min(found), max(found)
+    ends = [_OPERATIONS[operation](x, y) for x in a for y in b]
+    return min(ends), max(ends)
 
 
 _OPERATIONS = {"*": int.__mul__, "<<": int.__lshift__, ">>": int.__rshift__, "//": int.__floordiv__}
@@ -370,8 +370,8 @@ def _decided(operation: str, left: Value, right: Value) -> bool | None:
     (a, b), (c, d) = left.bounds, right.bounds
     if operation in ("==", "!="):
         return operation == "!=" if b < c or d < a else None
-    found = {_COMPARISONS[operation](x, y) for x, y in ((a, d), (b, c))}
-    return found.pop() if len(found) == 1 else None
+    outcomes = {_COMPARISONS[operation](x, y) for x, y in ((a, d), (b, c))}
+    return outcomes.pop() if len(outcomes) == 1 else None
 
 
 _COMPARISONS: dict[str, Callable[[int, int], bool]] = {
@@ -479,8 +479,8 @@ def _looked_up(body: KernelText, dtype: str, table: Any, indices: Any) -> Value:
     bounds = int(table.min()), int(table.max())
     kind = "int32" if register(bounds) != "int64" else "int64"
     body.tables.append(table.to(getattr(torch, kind)))
-    place = body.operand(index).as_("int32")
-    return body.let(f"tl.load(t{len(body.tables) - 1} + {place}).to(tl.{register(bounds)})", "int", bounds)
+    index_text = body.operand(index).as_("int32")
+    return body.let(f"tl.load(t{len(body.tables) - 1} + {index_text}).to(tl.{register(bounds)})", "int", bounds)
 
 
 def _same(body: KernelText, _: str, a: Any) -> Any:
@@ -523,10 +523,10 @@ def _stacked(body: KernelText, shape: Sequence[int], parts: Any, dim: int = 0) -
 def _summed(body: KernelText, shape: Sequence[int], value: Any, dims: Any = None) -> Value:
     if not isinstance(value, Stack) or dims not in ([0], [-2]):
         raise NotFused("a sum of other than a stack")
-    found = body.operand(value[0])
+    total = body.operand(value[0])
     for other in value[1:]:
-        found = _arithmetic("+")(body, "int64", found, other)
-    return found
+        total = _arithmetic("+")(body, "int64", total, other)
+    return total
 
 
 def _unbound(body: KernelText, shape: Sequence[int], value: Any, dim: int = 0) -> list[Any]:
@@ -551,10 +551,10 @@ def _expanded(body: KernelText, shape: Sequence[int], value: Any, *_: Any) -> An
 def _all(body: KernelText, shape: Sequence[int], value: Any, dim: int = 0) -> Any:
     if not isinstance(value, Slots) or dim not in (-1, 1):
         raise NotFused("all of other than the codes of a unit")
-    found = value[0]
+    conjunction = value[0]
     for other in value[1:]:
-        found = body.let(f"{found.text} & {other.text}", "bool")
-    return found
+        conjunction = body.let(f"{conjunction.text} & {other.text}", "bool")
+    return conjunction
 
 
 def _selected(body: KernelText, shape: Sequence[int], value: Any, dim: int, index: int) -> Any:
@@ -648,10 +648,10 @@ class Body(KernelText):
 
         options = {k: v for k, v in node.kwargs.items() if k != "device"}
         with _disable_current_modes():
-            found = node.target(*arguments, **options)
-        if not isinstance(found, torch.Tensor):
+            folded = node.target(*arguments, **options)
+        if not isinstance(folded, torch.Tensor):
             raise NotFused(f"no kernel text for {node.target} of constants")
-        return found
+        return folded
 
     def _elementwise(self, emit: Callable[..., Any], made: Any, arguments: Sequence[Any], options: Any) -> Any:
         """An operation, or one for each slot of a storage unit."""

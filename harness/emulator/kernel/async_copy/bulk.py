@@ -117,19 +117,21 @@ def _copies(frame: KernelFrame, step: Step, active: Array | None) -> tuple[Array
         return lanes, []
     to, what = (_numbers(frame, step, r, lanes, "an address") for r in step.sources[:2])
     sizes = _numbers(frame, step, step.sources[2], lanes, "the bytes of a bulk copy")
-    found = []
+    copies = []
     for lane, first, second, size in zip(lanes.tolist(), to, what, sizes, strict=True):
         first, second = first + step.detail.to, second + step.detail.what
         if size % _PIECE:
             text = f"{frame.who(lane)} copies {size} bytes; a bulk copy has a multiple of 16"
             raise frame.fault(ExecutionError, step, text)
-        for place in (first, second):
-            if place % _PIECE:
-                text = f"{frame.who(lane)}: a bulk copy begins at multiples of 16 bytes, not at address 0x{place:x}"
+        for first_byte in (first, second):
+            if first_byte % _PIECE:
+                text = (
+                    f"{frame.who(lane)}: a bulk copy begins at multiples of 16 bytes, not at address 0x{first_byte:x}"
+                )
                 raise frame.fault(MemoryFault, step, f"misaligned: {text}")
         if size:
-            found.append((lane, first, second, size))
-    return lanes, found
+            copies.append((lane, first, second, size))
+    return lanes, copies
 
 
 def _shared(frame: KernelFrame, step: Step, lane: int, start: int, size: int, own: bool) -> Array:
@@ -283,10 +285,10 @@ def _bind_replace(builder: KernelBuilder, node: Instruction, bound: Bound) -> St
 @runs("tensormap_replace")
 def _run_replace(frame: KernelFrame, step: Step, active: Array | None) -> None:
     access: Access = step.detail
-    lanes, found = frame.locate(step, step.sources[0], access, active)
+    lanes, locations = frame.locate(step, step.sources[0], access, active)
     if len(lanes):
         value = _tensor_numbers(frame, step, step.sources[1], lanes, "a field of a tensor map")
-        frame.store(step, access, lanes, found, [value.astype(UNSIGNED[access.width])], [None])
+        frame.store(step, access, lanes, locations, [value.astype(UNSIGNED[access.width])], [None])
 
 
 @binds("tensormap_copy")
@@ -309,11 +311,11 @@ def _run_copy(frame: KernelFrame, step: Step, active: Array | None) -> None:
     for at in range(0, BYTES, 16):
         source = Access("shared", what.displacement + at, 32, 4)
         target = Access("global", to.displacement + at, 32, 4)
-        _, found = frame.locate_lanes(step, step.sources[1], source, first)
-        values, masks = frame.load(step, source, first, found)
-        _, found = frame.locate_lanes(step, step.sources[0], target, first)
-        if found:
-            frame.store(step, target, first, found, values, masks)
+        _, locations = frame.locate_lanes(step, step.sources[1], source, first)
+        values, masks = frame.load(step, source, first, locations)
+        _, locations = frame.locate_lanes(step, step.sources[0], target, first)
+        if locations:
+            frame.store(step, target, first, locations, values, masks)
 
 
 def _map(frame: KernelFrame, step: Step, lane: int, address: int) -> TensorMap:
@@ -335,10 +337,10 @@ def _map(frame: KernelFrame, step: Step, lane: int, address: int) -> TensorMap:
     if data is None:
         text = f"out of bounds: {frame.who(lane)} takes a tensor map from {frame.grid.memory.describe(address, BYTES)}"
         raise frame.fault(MemoryFault, step, text)
-    found = tensor_maps.decoded(data)
-    if isinstance(found, str):
-        raise frame.fault(ExecutionError, step, f"the tensor map of {frame.who(lane)}: {found}")
-    return found
+    decoded_map = tensor_maps.decoded(data)
+    if isinstance(decoded_map, str):
+        raise frame.fault(ExecutionError, step, f"the tensor map of {frame.who(lane)}: {decoded_map}")
+    return decoded_map
 
 
 # copies -----------------------------------------------------------------------------------------------------------
@@ -389,17 +391,17 @@ def _boxes(
     here = _tensor_numbers(frame, step, step.sources[0], lanes, "an address") + step.detail[0]
     maps = _tensor_numbers(frame, step, step.sources[at], lanes, "an address") + step.detail[1]
     corners = np.stack([_tensor_numbers(frame, step, r, lanes, "a coordinate") for r in step.sources[at + 1 : end]], 1)
-    found = []
+    boxes = []
     table = zip(lanes.tolist(), here.tolist(), maps.tolist(), corners.tolist(), strict=True)
-    for lane, start, place, corner in table:
-        tensor = _map(frame, step, lane, place)
+    for lane, start, map_address, corner in table:
+        tensor = _map(frame, step, lane, map_address)
         if len(corner) != len(tensor.box):
             text = f"{frame.who(lane)} gives {len(corner)} coordinates for a tensor map of {len(tensor.box)} dimensions"
             raise frame.fault(ExecutionError, step, text)
         if refused := tensor.refused(corner):
             raise frame.fault(ExecutionError, step, f"{frame.who(lane)}: {refused}")
-        found.append((lane, tensor, corner, start))
-    return found
+        boxes.append((lane, tensor, corner, start))
+    return boxes
 
 
 @runs("bulk_tensor_load")

@@ -156,12 +156,12 @@ class Copies:
 
     def _refuse_meeting(self, step: Step, access: Access, lanes: Array, place: Place, values: list[Array]) -> None:
         """Raise MemoryFault if another copy writes different data to the same bytes, and nothing orders the two."""
-        shared, found, under_way = self.frame.shared, np.full(1, -1), self.frame.owned.destinations
+        shared, meeting, under_way = self.frame.shared, np.full(1, -1), self.frame.owned.destinations
         _meet(
             under_way.marks, np.ascontiguousarray(place.offsets), under_way.unit,
-            np.ascontiguousarray(np.stack(values, axis=1), np.uint32), self._coming.view(np.uint32), found,
+            np.ascontiguousarray(np.stack(values, axis=1), np.uint32), self._coming.view(np.uint32), meeting,
         )  # fmt: skip
-        at = int(found[0])
+        at = int(meeting[0])
         if at >= 0:
             offset = int(place.offsets[at]) % shared.size
             text = (
@@ -235,9 +235,9 @@ class Copies:
             some = np.flatnonzero(size > number)
             one = Access("global", what.displacement + number, 8, 1)
             _, place = frame.locate_lanes(step, step.sources[1], one, lanes[some])
-            found, doubt = frame.load(step, one, lanes[some], place)
+            elements, doubt = frame.load(step, one, lanes[some], place)
             self._read += _sources(one, lanes[some], place)
-            values[some, number] = found[0]
+            values[some, number] = elements[0]
             if doubt[0] is not None:
                 masks[some, number] = doubt[0]
         words = values.view(np.uint32)
@@ -254,13 +254,13 @@ class Copies:
         _, places = frame.locate_lanes(step, step.sources[1], what, lanes[whole])
         if not places:
             return [np.zeros(len(lanes), np.uint32) for _ in range(what.count)], [None] * what.count
-        found, doubts = frame.load(step, what, lanes[whole], places)
+        elements, doubts = frame.load(step, what, lanes[whole], places)
         self._read += _sources(what, lanes[whole], places)
         if len(whole) == len(lanes):
-            return found, doubts
+            return elements, doubts
         values = [np.zeros(len(lanes), np.uint32) for _ in range(what.count)]
         masks: list[Array | None] = [None if d is None else np.zeros(len(lanes), np.uint32) for d in doubts]
-        for number, (value, doubt) in enumerate(zip(found, doubts, strict=True)):
+        for number, (value, doubt) in enumerate(zip(elements, doubts, strict=True)):
             values[number][whole] = value
             mask = masks[number]
             if mask is not None and doubt is not None:

@@ -47,19 +47,19 @@ def _access(builder: KernelBuilder, node: Instruction, bound: Bound, at: int) ->
 
 def places(frame: KernelFrame, step: Step, reader: ReadSlot, access: Access, lanes: Array) -> Array:
     """The offset of each lane's barrier in the shared memory of all blocks of the frame."""
-    _, found = frame.locate_lanes(step, reader, access, lanes)
-    if len(found) != 1 or found[0].region is not frame.shared:
+    _, locations = frame.locate_lanes(step, reader, access, lanes)
+    if len(locations) != 1 or locations[0].region is not frame.shared:
         raise frame.fault(ExecutionError, step, f"{frame.who(int(lanes[0]))}: an mbarrier lies in shared memory")
-    return found[0].offsets
+    return locations[0].offsets
 
 
 def barrier_at(frame: KernelFrame, step: Step, offset: int, lane: int) -> Barrier:
     """The barrier at an offset of shared memory. Raises ExecutionError if none was initialised there."""
-    found = frame.barriers.get(offset)
-    if found is None:
+    barrier = frame.barriers.get(offset)
+    if barrier is None:
         text = f"{frame.who(lane)}: no mbarrier.init has made an mbarrier at offset {offset % frame.shared.size}"
         raise frame.fault(ExecutionError, step, text)
-    return found
+    return barrier
 
 
 def _lanes(frame: KernelFrame, active: Array | None) -> Array:
@@ -150,10 +150,10 @@ def _run_complete(frame: KernelFrame, step: Step, active: Array | None) -> None:
         offsets = places(frame, step, step.sources[0], step.detail, lanes).tolist()
         frame.refuse_unmade(step, offsets, lanes)
         for offset, count, lane in zip(offsets, counts, lanes.tolist(), strict=True):
-            found = barrier_at(frame, step, offset, lane)
-            found.bytes -= count
-            found.copies = True
-            found.settle(frame.order)
+            barrier = barrier_at(frame, step, offset, lane)
+            barrier.bytes -= count
+            barrier.copies = True
+            barrier.settle(frame.order)
 
 
 @binds("mbarrier_copies")
@@ -175,13 +175,13 @@ def _run_copies(frame: KernelFrame, step: Step, active: Array | None) -> None:
     offsets = places(frame, step, step.sources[0], step.detail, lanes)
     frame.refuse_unmade(step, offsets, lanes)
     for offset, lane in zip(offsets.tolist(), lanes.tolist(), strict=True):
-        found = barrier_at(frame, step, offset, lane)
-        found.owed += 1
+        barrier = barrier_at(frame, step, offset, lane)
+        barrier.owed += 1
         if "noinc" not in step.node.modifiers:
-            found.pending += 1
-        elif found.owed > found.pending:
+            barrier.pending += 1
+        elif barrier.owed > barrier.pending:
             text = f"{frame.who(lane)} lets its copies arrive at the mbarrier at offset {offset % frame.shared.size}, "
-            raise frame.fault(ExecutionError, step, f"{text}whose phase takes {found.pending} arrivals in all")
+            raise frame.fault(ExecutionError, step, f"{text}whose phase takes {barrier.pending} arrivals in all")
     frame.copies.arrive_later(step, lanes, offsets)
 
 
@@ -243,26 +243,26 @@ def _run_arrive(frame: KernelFrame, step: Step, active: Array | None) -> None:
     frame.order.tick()
     arrived: dict[int, list[int]] = {}
     for number, (offset, count, lane) in enumerate(zip(offsets, counts, lanes.tolist(), strict=True)):
-        found = barrier_at(frame, step, offset, lane)
-        tokens[number] = found.phase | (_INCOMPLETE | found.pending << 32 if incomplete else 0)
+        barrier = barrier_at(frame, step, offset, lane)
+        tokens[number] = barrier.phase | (_INCOMPLETE | barrier.pending << 32 if incomplete else 0)
         arrivals = 1 if expecting else count
         if expecting:
-            found.bytes += count
-        if not 0 < arrivals <= found.pending:
+            barrier.bytes += count
+        if not 0 < arrivals <= barrier.pending:
             text = (
                 f"{frame.who(lane)} arrives {arrivals} times at the mbarrier at offset {offset % frame.shared.size}, "
             )
-            raise frame.fault(ExecutionError, step, f"{text}whose phase takes {found.pending} more")
-        found.pending -= arrivals
+            raise frame.fault(ExecutionError, step, f"{text}whose phase takes {barrier.pending} more")
+        barrier.pending -= arrivals
         if drops:  # later phases take fewer
-            found.expected -= arrivals
-        if incomplete and not (found.pending or found.bytes):
+            barrier.expected -= arrivals
+        if incomplete and not (barrier.pending or barrier.bytes):
             text = f"{frame.who(lane)} arrives at the mbarrier at offset {offset % frame.shared.size} with .noComplete,"
             raise frame.fault(ExecutionError, step, f"{text} and its phase is complete with this arrival")
         arrived.setdefault(offset, []).append(lane)
-        if not found.pending:
-            _release(frame, step, found, arrived.pop(offset))
-            found.settle(frame.order)
+        if not barrier.pending:
+            _release(frame, step, barrier, arrived.pop(offset))
+            barrier.settle(frame.order)
     for offset, some in arrived.items():
         _release(frame, step, frame.barriers[offset], some)
     for writer in step.destinations:
@@ -307,8 +307,8 @@ def groups(*columns: Array) -> tuple[list[int], Array]:
     code = np.zeros(len(columns[0]), np.int64)
     for column in columns:
         if (column != column[0]).any():
-            found, number = np.unique(column, return_inverse=True)
-            code = code * len(found) + number
+            distinct, number = np.unique(column, return_inverse=True)
+            code = code * len(distinct) + number
     if not code.any():
         return [0], code
     _, first, number = np.unique(code, return_index=True, return_inverse=True)
@@ -335,15 +335,15 @@ def complete(frame: KernelFrame, step: Step, lanes: Array) -> Array:
     frame.refuse_unmade(step, offsets, lanes)
     apart = offsets // frame.shared.size != frame.block[lanes]
     first, number = groups(offsets, asked)
-    found = np.zeros(len(first), np.bool_)
+    completed = np.zeros(len(first), np.bool_)
     for at, one in enumerate(first):
         barrier = barrier_at(frame, step, int(offsets[one]), int(lanes[one]))
         phase = int(asked[one])
-        found[at] = barrier.phase & 1 != phase if parity else barrier.phase > phase
+        completed[at] = barrier.phase & 1 != phase if parity else barrier.phase > phase
     if apart.any():
         text = f"{frame.who(int(lanes[np.flatnonzero(apart)[0]]))} asks an mbarrier of another block: only threads of "
         raise frame.fault(ExecutionError, step, text + "its own may wait for it")
-    return np.asarray(found[number])
+    return np.asarray(completed[number])
 
 
 @dataclass(frozen=True)

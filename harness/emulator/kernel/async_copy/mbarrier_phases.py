@@ -76,7 +76,7 @@ class Barrier:
 
         A phase happens before a thread if its end does, or all arrivals of threads do and no copies reported to it.
         """
-        found = []
+        phases = []
         for one in self.history:
             if one.time < vector[self.agent]:
                 continue
@@ -84,8 +84,8 @@ class Barrier:
             late[self.agent] = one.copies
             members = np.flatnonzero(late).tolist()
             if members:
-                found.append((one, members[0] if len(members) == 1 else -1))
-        return found
+                phases.append((one, members[0] if len(members) == 1 else -1))
+        return phases
 
     @property
     def words(self) -> str:

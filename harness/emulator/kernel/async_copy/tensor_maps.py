@@ -120,8 +120,8 @@ def decoded(data: bytes) -> TensorMap | str:
     if rank > 5 or elemtype >= len(_SIZES) or swizzle_mode > 4 or fill_mode > 1:
         return f"rank {rank}, element type {elemtype}, swizzle mode {swizzle_mode}, fill mode {fill_mode} are no such"
     if swizzle_mode == 4 or interleave or elemtype in (_F32_FTZ, _TF32_FTZ, _TF32):
-        words = f"interleave layout {interleave}, swizzle mode {swizzle_mode}, element type {elemtype}"
-        return f"the emulator runs no map with {words}: only no interleave, swizzles up to 128 bytes, no rounding"
+        combination = f"interleave layout {interleave}, swizzle mode {swizzle_mode}, element type {elemtype}"
+        return f"the emulator runs no map with {combination}: only no interleave, swizzles up to 128 bytes, no rounding"
     size = _SIZES[elemtype]
     if any(step != 1 for step in steps[:rank]):
         return f"the emulator runs no map with element strides {steps[:rank]} other than 1"
@@ -149,13 +149,15 @@ def _padded(
     """The map of padded 4-bit elements, or an error message (rules: cuTensorMapEncodeTiled, 16U4_ALIGN16B)."""
     interleave, swizzle_mode, fill_mode = rest
     if len(sizes) > 5 or interleave or fill_mode or swizzle_mode not in (0, 3) or any(step != 1 for step in steps):
-        words = f"interleave layout {interleave}, swizzle mode {swizzle_mode}, fill mode {fill_mode}, element strides"
-        return f"{words} {steps}: padded 4-bit elements have none, a swizzle of 128 bytes or none, zeros, and 1"
+        combination = (
+            f"interleave layout {interleave}, swizzle mode {swizzle_mode}, fill mode {fill_mode}, element strides"
+        )
+        return f"{combination} {steps}: padded 4-bit elements have none, a swizzle of 128 bytes or none, zeros, and 1"
     if address % 32 or any(s % 32 or not s for s in strides):
         return f"address 0x{address:x} and strides {strides} of padded 4-bit elements are to be multiples of 32 bytes"
     if sizes[0] % _NIBBLES or box[0] != _NIBBLES:
-        words = f"rows have {sizes[0]} padded 4-bit elements, and those of a box {box[0]}"
-        return f"{words}: a multiple of {_NIBBLES}, and {_NIBBLES}"
+        combination = f"rows have {sizes[0]} padded 4-bit elements, and those of a box {box[0]}"
+        return f"{combination}: a multiple of {_NIBBLES}, and {_NIBBLES}"
     if any(not s > 0 for s in sizes) or any(not 0 < b <= GREATEST_BOX for b in box):
         return f"sizes {sizes} and box {box}: a box has 1 to {GREATEST_BOX} elements along each dimension"
     whole, rows = (sizes[0] // 16, *sizes[1:]), (box[0] // 16, *box[1:])

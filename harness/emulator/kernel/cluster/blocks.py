@@ -92,11 +92,11 @@ class ClusterFrame(KernelFrame):
             unordered &= ~(self.order.components(lanes, everyone) > 0).any(axis=1)
         before = "which may not have begun: no barrier of the cluster lies before this access"
         behind = "which has ended: a barrier of the cluster has to come first"
-        for bad, words in ((ended, behind), (unordered, before)):
+        for bad, problem in ((ended, behind), (unordered, before)):
             if bad.any():
                 at = int(np.flatnonzero(bad)[0])
                 block = self.grid.coordinates(self.first + int(target[at]))
-                text = f"{self.who(int(lanes[at]))} reaches the shared memory of block {block}, {words}"
+                text = f"{self.who(int(lanes[at]))} reaches the shared memory of block {block}, {problem}"
                 raise self.fault(MemoryFault, step, text)
         if waits:
             pairs, first = np.unique(target * self.size + self.rank[lanes], return_index=True)
@@ -116,10 +116,10 @@ class ClusterFrame(KernelFrame):
 
     def receivers(self, step: Step, lane: int, ranks: int) -> list[int]:
         """See `KernelFrame`."""
-        found = super().receivers(step, lane, ranks)
-        others = np.array([block for block in found if block != self.block[lane]], np.int64)
+        blocks = super().receivers(step, lane, ranks)
+        others = np.array([block for block in blocks if block != self.block[lane]], np.int64)
         self.reach(step, np.full(len(others), lane), others % self.size, waits=False)
-        return found
+        return blocks
 
     def refuse_unordered_init(self, step: Step, offset: int, lane: int) -> None:
         """See `KernelFrame`. A relaxed barrier of the cluster after fence.mbarrier_init is enough."""
@@ -128,8 +128,10 @@ class ClusterFrame(KernelFrame):
             return
         if block == self.block[lane]:
             super().refuse_unordered_init(step, offset, lane)
-        place = self.grid.coordinates(self.first + block)
-        text = f"{self.who(lane)} uses an mbarrier of block {place} at offset {offset % self.shared.size}, and no "
+        coordinates = self.grid.coordinates(self.first + block)
+        text = (
+            f"{self.who(lane)} uses an mbarrier of block {coordinates} at offset {offset % self.shared.size}, and no "
+        )
         text += "barrier of the cluster lies between its mbarrier.init and this; one that is .relaxed needs "
         raise self.fault(ExecutionError, step, text + "fence.mbarrier_init before it")
 

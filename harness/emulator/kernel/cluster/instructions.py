@@ -95,15 +95,15 @@ def _run_isspacep(frame: KernelFrame, step: Step, active: Array | None) -> None:
     kinds = np.searchsorted(np.array([PARAMETER_WINDOW, SHARED_WINDOW, LOCAL_WINDOW], np.uint64), value, "right")
     space = step.bound.modifiers["space"] or ""
     wanted = {"global": 0, "const": 0, "param": 1, "shared": 2, "local": 3}[space.partition("::")[0]]
-    found = kinds == wanted
+    inside = kinds == wanted
     if space in ("global", "const"):
         variables = frame.grid.memory.buffers[0]
         constant = (value >= variables.base) & (value < variables.base + max(variables.size, 1))
-        found &= constant if space == "const" else np.True_
+        inside &= constant if space == "const" else np.True_
     if space in ("shared", "shared::cta") and isinstance(frame, ClusterFrame):
-        found &= (value >> np.uint64(RANK_BITS) & np.uint64(0xFF)) == frame.rank
+        inside &= (value >> np.uint64(RANK_BITS) & np.uint64(0xFF)) == frame.rank
     doubt = None if mask is None else (np.broadcast_to(mask, value.shape) != 0).astype(np.uint8)
-    frame.write(step.destinations[0], found.astype(np.uint8), doubt, active)
+    frame.write(step.destinations[0], inside.astype(np.uint8), doubt, active)
 
 
 # barriers ---------------------------------------------------------------------------------------------------------

@@ -53,12 +53,12 @@ def _run_cancel(frame: KernelFrame, step: Step, active: Array | None) -> None:
     if not len(lanes):
         return
     request: Request = step.detail
-    _, found = frame.locate_lanes(step, step.sources[0], request.to, lanes)
-    if len(found) != 1 or found[0].region is not frame.shared:
+    _, locations = frame.locate_lanes(step, step.sources[0], request.to, lanes)
+    if len(locations) != 1 or locations[0].region is not frame.shared:
         text = f"{frame.who(int(lanes[0]))}: the response of a request lies in shared memory"
         raise frame.fault(MemoryFault, step, text)
     barriers = places(frame, step, step.sources[1], request.barrier, lanes)
-    for lane, to, barrier in zip(lanes.tolist(), found[0].offsets.tolist(), barriers.tolist(), strict=True):
+    for lane, to, barrier in zip(lanes.tolist(), locations[0].offsets.tolist(), barriers.tolist(), strict=True):
         _cancel(frame, step, lane, to, barrier)
 
 
@@ -80,7 +80,7 @@ def _cancel(frame: KernelFrame, step: Step, lane: int, to: int, barrier: int) ->
     number = launches.cancel()
     first = None
     if number is not None:
-        x, y, z = (int(place[0]) for place in frame.grid.places(np.array([number * frame.grid.cluster_size])))
+        x, y, z = (int(coordinate[0]) for coordinate in frame.grid.places(np.array([number * frame.grid.cluster_size])))
         first = x, y, z
         launches.unqueried[first] = (frame.who(lane), step)
     data = response(first).reshape(1, 16)
@@ -128,7 +128,7 @@ def _run_query(frame: KernelFrame, step: Step, active: Array | None) -> None:
     frame.refused.update(frame.block[asking & ~cancelled].tolist())
     launches = frame.grid.launches
     if launches is not None and launches.unqueried:
-        for x, y, z in {tuple(place) for place in first[:, asking & cancelled].T.tolist()}:
+        for x, y, z in {tuple(coordinates) for coordinates in first[:, asking & cancelled].T.tolist()}:
             launches.unqueried.pop((x, y, z), None)
     if not step.detail:
         frame.write(step.destinations[0], cancelled.astype(np.uint8), doubt.astype(np.uint8), active)

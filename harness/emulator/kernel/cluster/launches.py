@@ -58,8 +58,8 @@ class Launches:
 def response(first: Cluster | None) -> Array:
     """The 16 bytes that a request writes: the first block of a cancelled cluster, or None if there is none."""
     x, y, z = first or (0, 0, 0)
-    words = np.array([x, y | z << 16, first is not None, 0], np.uint32)
-    return (words ^ _HIDDEN).view(np.uint8)
+    answer = np.array([x, y | z << 16, first is not None, 0], np.uint32)
+    return (answer ^ _HIDDEN).view(np.uint8)
 
 
 def answers(low: Array, high: Array) -> tuple[Array, Array, Array]:

@@ -97,8 +97,10 @@ def _passed(
     parts = [builder.param_parts(p) for p in passed]
     if not any(parts):
         return Step("param_move", node, bound, tuple(ReadSlot(p.slot, width) for p in passed), writers)
-    whole = [found or (PassedPart(p.slot, width, 0, width, 0),) for p, found in zip(passed, parts, strict=True)]
-    readers = tuple(ReadSlot(part.slot, part.width) for found in whole for part in found)
+    whole = [
+        passed_parts or (PassedPart(p.slot, width, 0, width, 0),) for p, passed_parts in zip(passed, parts, strict=True)
+    ]
+    readers = tuple(ReadSlot(part.slot, part.width) for passed_parts in whole for part in passed_parts)
     return Step("param_parts", node, bound, readers, writers, detail=tuple(whole))
 
 
@@ -200,8 +202,8 @@ def _run_ldu(frame: KernelFrame, step: Step, active: Array | None) -> None:
     first = addresses[lanes[np.searchsorted(warps, warps)]]
     if (apart := addresses[lanes] != first).any():
         who = frame.who(int(lanes[np.flatnonzero(apart)[0]]))
-        words = f"{who} and another of its warp give two addresses; all threads of a warp give ldu the same one"
-        raise frame.fault(ExecutionError, step, words)
+        message = f"{who} and another of its warp give two addresses; all threads of a warp give ldu the same one"
+        raise frame.fault(ExecutionError, step, message)
     _run_ld(frame, step, active)
 
 

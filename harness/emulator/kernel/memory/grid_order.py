@@ -34,8 +34,8 @@ def narrow_scopes(program: Program) -> bool:
 
 
 def _is_narrow(step: Step) -> bool:
-    words = step.bound.modifiers
-    return words.get("scope") in ("cta", "cluster") or words.get("level") == "cta"
+    modifiers = step.bound.modifiers
+    return modifiers.get("scope") in ("cta", "cluster") or modifiers.get("level") == "cta"
 
 
 @dataclass(slots=True)

@@ -69,13 +69,13 @@ def acquiring(program: Program) -> frozenset[int]:
     """
     read = {reader.slot for step in program.steps for reader in step.sources} | {s.guard for s in program.steps}
     fences = any(step.kind == "fence" for step in program.steps)
-    found = set()
+    offsets = set()
     for step in program.steps:
         sem = step.bound.modifiers.get("sem") or ("relaxed" if step.kind == "atom" else "weak")
         used = any(slot in read for writer in step.destinations for slot in (writer.slot, writer.upper) if slot >= 0)
         if used and step.kind in ("ld", "atom") and (sem in ACQUIRES or (fences and sem != "weak")):
-            found.add(step.node.offset)
-    return frozenset(found)
+            offsets.add(step.node.offset)
+    return frozenset(offsets)
 
 
 @dataclass(frozen=True)
@@ -119,20 +119,20 @@ class HappensBefore:
 
     def members(self, lanes: Array) -> Array:
         """The numbers of lanes within their teams."""
-        found: Array = self.member[lanes]
-        return found
+        numbers: Array = self.member[lanes]
+        return numbers
 
     def agent(self, key: Hashable) -> int:
         """The member that stands for asynchronous work, the same in all teams; made when it is first asked for.
 
         Each has the numbers of a warp, so that accesses of two agents are never taken for those of one warp.
         """
-        found = self._agents.get(key)
-        if found is None:
-            found = self._agents[key] = self.team + 32 * len(self._agents)
-            if found >= self.vectors.shape[1]:
+        first_member = self._agents.get(key)
+        if first_member is None:
+            first_member = self._agents[key] = self.team + 32 * len(self._agents)
+            if first_member >= self.vectors.shape[1]:
                 self.vectors = np.pad(self.vectors, ((0, 0), (0, 32 * max(4, len(self._agents)))))
-        return found
+        return first_member
 
     def tick(self) -> int:
         """Begin a new moment: accesses until now happened before it. Returns the clock."""

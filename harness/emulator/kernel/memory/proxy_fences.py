@@ -120,16 +120,16 @@ class ProxyFences:
         ordered: dict[int, list[tuple[int, ...]]] = {}
         for number, some in zip(chosen.tolist(), self._ordered_lanes(lanes, writer[chosen], time[chosen]), strict=True):
             ordered.setdefault(int(writes.at[number]), []).append(some)
-        found: dict[tuple[int, tuple[tuple[int, ...], ...]], list[int]] = {}
+        by_state: dict[tuple[int, tuple[tuple[int, ...], ...]], list[int]] = {}
         for at, lists in ordered.items():
             if all(lists):
-                found.setdefault((int(states[at]), tuple(lists)), []).append(at)
-        for (before, those), where in found.items():
+                by_state.setdefault((int(states[at]), tuple(lists)), []).append(at)
+        for (before, those), where in by_state.items():
             self._cover(units[where], _Cover(lanes, now, _SOME, those, before))
 
     def _ordered_lanes(self, lanes: Array, writers: Array, times: Array) -> list[tuple[int, ...]]:
         """Which of some lanes happen after each of some writes."""
-        found: list[tuple[int, ...]] = [()] * len(writers)
+        ordered: list[tuple[int, ...]] = [()] * len(writers)
         teams = writers // self.order.team
         for team in np.unique(teams).tolist():
             mine = lanes[lanes // self.order.team == team]
@@ -141,8 +141,8 @@ class ProxyFences:
             bits = np.unpackbits(patterns, axis=1, count=len(mine)).astype(np.bool_)
             lists = [tuple(mine[row].tolist()) for row in bits]
             for at, pattern in zip(here.tolist(), number.ravel().tolist(), strict=True):
-                found[at] = lists[pattern]
-        return found
+                ordered[at] = lists[pattern]
+        return ordered
 
     def _cover(self, units: Array, cover: _Cover) -> None:
         self.states[units] = len(self._covers)
@@ -182,11 +182,11 @@ class ProxyFences:
         team = self.order.team
         first, last = np.searchsorted(cover.lanes, [lane // team * team, lane // team * team + team])
         members = self.order.members(cover.lanes[first:last])
-        found = np.zeros(team, np.bool_)
-        found[members] = self.order.happens_before(np.array([lane]), members[None], np.array([[cover.time]]))[0]
+        covered = np.zeros(team, np.bool_)
+        covered[members] = self.order.happens_before(np.array([lane]), members[None], np.array([[cover.time]]))[0]
         if of_warp:
-            found[members] |= members >> 5 == lane % team >> 5
-        return found
+            covered[members] |= members >> 5 == lane % team >> 5
+        return covered
 
 
 class _VectorsOfSome:
@@ -203,40 +203,40 @@ class _VectorsOfSome:
         """Whether others are among the lanes."""
         mask = np.zeros(self.order.lanes, np.bool_)
         mask[self.lanes] = True
-        found: Array = mask[others]
-        return found
+        included: Array = mask[others]
+        return included
 
     def by_all(self, others: Array) -> Array:
         """For each other lane, a lower bound of its component in the vector clocks of all the lanes of its team."""
-        found = self._of_rows(others, np.minimum)
+        bounds = self._of_rows(others, np.minimum)
         first, last = self.lanes[self._first], self.lanes[self._ends]
         for each, times in ((self.order.threads, self.order.block_time), (32, self.order.warp_time)):
             near = first // each == last // each  # otherwise this number orders none of another group
             known = np.zeros(self.order.lanes // each, np.int64)
             known[first[near] // each] = np.minimum.reduceat(times[self.lanes], self._first)[near]
-            np.maximum(found, known[others // each], out=found)
+            np.maximum(bounds, known[others // each], out=bounds)
         alone = np.full(self.order.lanes // self.order.team, -1, np.int64)
         alone[self._teams[first == last]] = first[first == last]
-        found[alone[others // self.order.team] == others] = ALWAYS
-        return found
+        bounds[alone[others // self.order.team] == others] = ALWAYS
+        return bounds
 
     def by_any(self, others: Array, beyond_warp: bool = False) -> Array:
         """For each other lane, the greatest component in the vector clock of another lane of its team.
 
         beyond_warp: not by barriers of its warp alone.
         """
-        found = self._of_rows(others, np.maximum)
+        greatest = self._of_rows(others, np.maximum)
         for each, times in ((self.order.threads, self.order.block_time), (32, self.order.warp_time)):
             if each != 32 or not beyond_warp:
-                np.maximum(found, self._by_group(each, times, np.maximum)[others // each], out=found)
-        return found
+                np.maximum(greatest, self._by_group(each, times, np.maximum)[others // each], out=greatest)
+        return greatest
 
     def in_warp(self, others: Array) -> Array:
         """For each other lane, its component in the vector clocks of all the lanes of its warp; 0 if there are none."""
-        found: Array = self._by_group(32, np.maximum(self.order.block_time, self.order.warp_time), np.minimum)[
+        components: Array = self._by_group(32, np.maximum(self.order.block_time, self.order.warp_time), np.minimum)[
             others // 32
         ]
-        return found
+        return components
 
     def _by_group(self, each: int, times: Array, join: np.ufunc) -> Array:
         groups = self.lanes // each
@@ -255,5 +255,5 @@ class _VectorsOfSome:
         first = np.flatnonzero(np.diff(teams, prepend=-1))
         known = np.zeros((order.lanes // order.team, order.team), np.int32)
         known[teams[first]] = join.reduceat(order.vectors[held % order.used, : order.team], first, axis=0)
-        found: Array = known[others // order.team, others % order.team].astype(np.int64)
-        return found
+        components: Array = known[others // order.team, others % order.team].astype(np.int64)
+        return components

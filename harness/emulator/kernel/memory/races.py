@@ -197,12 +197,12 @@ def _clear(
     frame: ThreadFrame, shadow: Shadow, entries: Array, access: Access, lanes: Array, offsets: Array, several: np.int64
 ) -> bool:  # fmt: skip
     """Whether no entry of the units of accesses can be of an access that nothing orders before the lanes' now."""
-    found = np.zeros(1, np.int64)
+    suspected = np.zeros(1, np.int64)
     _suspect(
         entries, *_covered(shadow, offsets, access), lanes, frame.number, frame.order.block_time, frame.grid.threads,
-        several, found,
+        several, suspected,
     )  # fmt: skip
-    return not found[0]
+    return not suspected[0]
 
 
 # accesses ----------------------------------------------------------------------------------------------------------
@@ -352,13 +352,13 @@ def fence(frame: ThreadFrame, lanes: Array) -> None:
 
 def _writes_of_team(frame: ThreadFrame, shadow: Shadow, units: Array, team: int) -> Writes:
     """The last write and the last update of some units that threads of a team of the frame made."""
-    found: list[tuple[Array, Array, Array]] = []
+    columns: list[tuple[Array, Array, Array]] = []
     for entries in (shadow.writers, shadow.updaters):
         if entries is not None:
             lanes = (entries[units] >> _THREAD) - frame.number[0]
             at = np.flatnonzero((lanes >= 0) & (lanes // frame.order.team == team))
-            found.append((at, lanes[at], entries[units[at]] & _TIME))
-    return Writes(*(np.concatenate(column) for column in zip(*found, strict=True)))
+            columns.append((at, lanes[at], entries[units[at]] & _TIME))
+    return Writes(*(np.concatenate(column) for column in zip(*columns, strict=True)))
 
 
 def _unfenced(frame: ThreadFrame, buffer: Buffer, units: Array) -> None:
@@ -384,8 +384,8 @@ def _refuse_stale(
     at = int(np.flatnonzero(written.any(axis=1))[0])
     where = f"{buffer.name or 'global memory'} at offset {int(place.offsets[at]) - buffer.residue}"
     load = "ldu" if step.node.opcode == "ldu" else "ld.nc"
-    words = f"reads {where} by {load}, which may give what was there before this kernel wrote it"
-    raise frame.fault(MemoryFault, step, f"{frame.who(int(lanes[at]))} {words}")
+    message = f"reads {where} by {load}, which may give what was there before this kernel wrote it"
+    raise frame.fault(MemoryFault, step, f"{frame.who(int(lanes[at]))} {message}")
 
 
 def note_write(
@@ -489,10 +489,10 @@ def _judge(
     for at in np.flatnonzero(bad if changes is None else bad & changes).tolist():
         lane = int(lanes[at])
         for unit, row in zip(units[at].tolist(), before[at], strict=True):
-            found = _first_unordered(frame, table, row, lane, kind)
-            if found is None or (found[1] == "read" and _was_first_reader(frame, buffer, unit, lane)):
+            unordered = _first_unordered(frame, table, row, lane, kind)
+            if unordered is None or (unordered[1] == "read" and _was_first_reader(frame, buffer, unit, lane)):
                 continue
-            other, did = found
+            other, did = unordered
             verb = {shared_access.PLAIN_WRITE: "overwrites", shared_access.STRONG_WRITE: "updates"}.get(kind, "reads")
             where = f"{buffer.name or 'global memory'} at offset {int(place.offsets[at]) - buffer.residue}"
             text = f"race: {frame.who(lane)} {verb} {where}, which {frame.who(other)} {did}, and nothing orders them"
@@ -554,21 +554,21 @@ def _unordered(
     """
     order, thread, time = frame.order, entry >> _THREAD, entry & _TIME
     near = thread // frame.grid.threads == me // frame.grid.threads
-    found: Array = (entry >= 0) & (~(near & (time < since)) | (entry & _BLOCKS != 0))
-    if not found.any():
-        return found
+    unordered: Array = (entry >= 0) & (~(near & (time < since)) | (entry & _BLOCKS != 0))
+    if not unordered.any():
+        return unordered
     # What blocks outside a cluster do is judged in `consistency`.
     beside = thread // order.cluster == me // order.cluster
     if beside.any():
-        bound = order.components(lanes, np.where(beside & found, thread % order.team, 0))
+        bound = order.components(lanes, np.where(beside & unordered, thread % order.team, 0))
         if order.used == 1:  # only barriers of whole blocks ordered threads, so this holds for all readers
             bound = np.where(near & (entry & _MIXED != 0), since, bound)
-        found &= ~(beside & (time < bound)) | (entry & _BLOCKS != 0)
+        unordered &= ~(beside & (time < bound)) | (entry & _BLOCKS != 0)
     if frame.grid.synchronises:
-        found &= beside
+        unordered &= beside
     if frame.grid.beyond_block_barriers and not of_team:
-        found &= ~beside
-    return found
+        unordered &= ~beside
+    return unordered
 
 
 def _refuse(

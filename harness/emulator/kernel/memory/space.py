@@ -123,9 +123,9 @@ class Shadow:
 
 
 def _shared(data: Array) -> Array:
-    found: Array = forks.shared_zeros(len(data), np.uint8)
-    found[:] = data
-    return found
+    copy: Array = forks.shared_zeros(len(data), np.uint8)
+    copy[:] = data
+    return copy
 
 
 class Buffer:
@@ -217,7 +217,7 @@ def pointers(arrays: Sequence[Array], names: Sequence[str] = ()) -> list[BufferP
             groups.append([number])
             end = -1
         end = max(end, spans[number][1])
-    found: list[BufferPointer | None] = [None] * len(arrays)
+    pointers_made: list[BufferPointer | None] = [None] * len(arrays)
     for group in groups:
         low, high = min(spans[i][0] for i in group), max(spans[i][1] for i in group)
         memory = np.ctypeslib.as_array((ctypes.c_uint8 * (high - low)).from_address(low))
@@ -225,8 +225,8 @@ def pointers(arrays: Sequence[Array], names: Sequence[str] = ()) -> list[BufferP
         buffer = Buffer(memory, name, residue=low)
         buffer.owners = [arrays[i] for i in group]
         for i in group:
-            found[i] = BufferPointer(buffer, spans[i][0] - low)
-    return [p for p in found if p is not None]
+            pointers_made[i] = BufferPointer(buffer, spans[i][0] - low)
+    return [p for p in pointers_made if p is not None]
 
 
 def pointed_address(slot: int, residue: int) -> int:
@@ -494,17 +494,17 @@ class Shared(AccessTable):
         self._proxy.settle()
         flat = units.ravel()
         states = self._proxy.states[flat]
-        found = states == UNFENCED
+        unfenced = states == UNFENCED
         if (states > 0).any():
             some = np.flatnonzero(states > 0)
             writes = self._writes(flat[some])
             for lane in lanes:
-                found[some] |= self._proxy.lacking(lane, flat[some], writes, of_warp)
-        if self._addresses and not addresses and found.any():
+                unfenced[some] |= self._proxy.lacking(lane, flat[some], writes, of_warp)
+        if self._addresses and not addresses and unfenced.any():
             written = self.rows_of(flat)[..., shared_access.WRITTEN]
             for unit, time in self._addresses.items():
-                found &= (flat != unit) | (written != time)
-        rows: Array = found.reshape(units.shape).any(axis=1)
+                unfenced &= (flat != unit) | (written != time)
+        rows: Array = unfenced.reshape(units.shape).any(axis=1)
         return rows
 
     def _writes(self, units: Array) -> Writes:

@@ -89,9 +89,9 @@ class UnitCounts(_Marks):
         """The number of the first access that touches a unit with a count; -1: none does."""
         if not self._sum:
             return -1
-        found = np.full(1, -1)
-        _first_count(self.marks, *self._covered(offsets, size), found)
-        return int(found[0])
+        first_index = np.full(1, -1)
+        _first_count(self.marks, *self._covered(offsets, size), first_index)
+        return int(first_index[0])
 
 
 class UnitStates(_Marks):
@@ -106,6 +106,6 @@ class UnitStates(_Marks):
 
     def first(self, offsets: Array, size: int) -> int:
         """The number of the first access that touches a unit with a state; -1: none does."""
-        found = np.full(1, -1)
-        _first_count(self.marks, *self._covered(offsets, size), found)
-        return int(found[0])
+        first_index = np.full(1, -1)
+        _first_count(self.marks, *self._covered(offsets, size), first_index)
+        return int(first_index[0])

@@ -107,7 +107,7 @@ class ThreadStep:
         """The values from elsewhere behind a part of its result; none if it depends on the thread's registers alone."""
         if focus is None:
             return ()
-        return next((found for t in self.takes if (found := t.of(focus)) is not None), ())
+        return next((made for t in self.takes if (made := t.of(focus)) is not None), ())
 
 
 @dataclass
@@ -227,7 +227,7 @@ class Notes(KernelObserver):
     def _cells_loaded(self, step: Step) -> RegistersTaken:
         warp, memory = self.lane // WARP, self.frame.tensor.memory
         cells = reached(self.frame, step, np.array([warp]), np.arange(warp * WARP, (warp + 1) * WARP)).cells[0]
-        found = {}
+        taken = {}
         own = [cells[number, self.lane % WARP].reshape(1) for number in range(len(cells))]
         if step.kind == "tcgen05_ld_red":
             own.append(np.concatenate(own))  # the reduction takes all of them
@@ -236,8 +236,8 @@ class Notes(KernelObserver):
             made = self.origins.of(memory, some)
             parts = [made.taken(k, self.frame.tensor.place(int(c)), int(memory.words[c])) for k, c in enumerate(some)]
             if writer.slot >= 0:
-                found[self.frame.program.registers[writer.slot].name] = tuple(parts)
-        return RegistersTaken(found)
+                taken[self.frame.program.registers[writer.slot].name] = tuple(parts)
+        return RegistersTaken(taken)
 
     def leave(self, frame: Frame, step: Step, executed: bool) -> None:
         """Record what the thread has written."""
@@ -379,8 +379,8 @@ class Notes(KernelObserver):
                 stored = self.origins.last(place.region, np.arange(offsets[at], offsets[at] + size))
             slot = step.destinations[element].slot
             register = self.frame.program.registers[slot].name if slot >= 0 else ""
-            found = Taken("what memory held", old[at], stored, byte)
-            self._current.takes.append(OldTaken(register, *byte, size, found))
+            held = Taken("what memory held", old[at], stored, byte)
+            self._current.takes.append(OldTaken(register, *byte, size, held))
             self._touched(access.size, place, int(place.offsets[at]))
         for k in range(size):
             self.origins.note(place.region, offsets + k, threads, self.time)

@@ -83,8 +83,8 @@ class Snapshot:
 
     def taken(self, at: Any, name: str, value: int) -> Taken:
         """The value at an index of the arrays."""
-        place = int(self.places[at])
-        return Taken(name, value, self.stored(at), (self.name, place) if place >= 0 else None)
+        position = int(self.places[at])
+        return Taken(name, value, self.stored(at), (self.name, position) if position >= 0 else None)
 
 
 class Origins:
@@ -124,9 +124,9 @@ class Origins:
 
     def last(self, region: Any, places: Array) -> Stored | None:
         """The origin of the newest value at some places; None if no thread produced any of them."""
-        found = self.of(region, places)
-        at = int(np.argmax(np.where(found.threads >= 0, found.order, -1)))
-        return found.stored(at)
+        newest = self.of(region, places)
+        at = int(np.argmax(np.where(newest.threads >= 0, newest.order, -1)))
+        return newest.stored(at)
 
 
 def _arrays(of: dict[int, tuple[Any, Array, Array]], region: Any) -> tuple[Array, Array]:
@@ -161,10 +161,10 @@ class CopyTaken:
         if not len(at):
             return None
         number = int(at[0])
-        found = [self.made.taken(number, "the copied byte", int(self.values[number]))]
+        taken = [self.made.taken(number, "the copied byte", int(self.values[number]))]
         if self.old is not None and self.before is not None:
-            found.insert(0, self.old.taken(number, "the old value", int(self.before[number])))
-        return found
+            taken.insert(0, self.old.taken(number, "the old value", int(self.before[number])))
+        return taken
 
 
 @dataclass(frozen=True)

@@ -51,8 +51,8 @@ class TakenMatrix:
 
     def element(self, row: int, column: int) -> Taken:
         """One element."""
-        place = f"{column}, {row}" if self.turned else f"{self.first + row}, {column}"
-        name, value = f"{self.name}[{place}]", int(self.codes[row, column])
+        index = f"{column}, {row}" if self.turned else f"{self.first + row}, {column}"
+        name, value = f"{self.name}[{index}]", int(self.codes[row, column])
         if self.made is not None:
             return self.made.taken((row, column), name, value)
         assert self.held is not None
@@ -79,11 +79,11 @@ class ElementsTaken:
         """See `Takes`."""
         if not isinstance(focus, str) or focus not in self.elements:
             return None
-        found = list(self.others)
+        taken = list(self.others)
         for tile, row, column in self.elements[focus]:
             a, b, c = self.tiles[tile]
-            found += [*a.row(row), *b.row(column), *([c.element(row, column)] if c is not None else [])]
-        return found
+            taken += [*a.row(row), *b.row(column), *([c.element(row, column)] if c is not None else [])]
+        return taken
 
 
 # in the registers of a warp ---------------------------------------------------------------------------------------
@@ -122,24 +122,24 @@ def _elements(frame: KernelFrame, step: Step, lane: int, table: Array, width: in
     """The elements in each register that a product writes in a lane."""
     each = fragments.per_register(width)
     mine = table // each % WARP == lane % WARP
-    found: ElementsOf = {}
+    elements: ElementsOf = {}
     for tile, row, column in zip(*(x.tolist() for x in np.nonzero(mine)), strict=True):
         slot = step.destinations[int(table[tile, row, column]) // (WARP * each)].slot
-        found.setdefault(frame.program.registers[slot].name, []).append((tile, row, column))
-    return found
+        elements.setdefault(frame.program.registers[slot].name, []).append((tile, row, column))
+    return elements
 
 
 def _others(frame: KernelFrame, step: Step, warp: int, first: int, time: int, end: int | None = None) -> list[Taken]:
     """The operands after the matrices, in each thread of a warp."""
-    found = []
+    taken = []
     thread = frame.first * frame.grid.threads + warp * WARP
     for number in range(first, len(step.sources) if end is None else end):
         value, _ = frame.read(step.sources[number])
         own = np.broadcast_to(value, (frame.lanes,))[warp * WARP : (warp + 1) * WARP].tolist()
-        found += [
+        taken += [
             Taken(f"operand {number}", int(v), Stored(thread + k, time, operand=number)) for k, v in enumerate(own)
         ]
-    return found
+    return taken
 
 
 # of a warpgroup ---------------------------------------------------------------------------------------------------
@@ -184,11 +184,11 @@ def _by_descriptor(
     turned: bool = False,
 ) -> TakenMatrix:  # fmt: skip
     value, _ = frame.read(step.sources[operand])
-    found = descriptors.decoded(int(np.broadcast_to(value, (frame.lanes,))[lane]))
-    if isinstance(found, str):  # the run will stop at this step
+    descriptor = descriptors.decoded(int(np.broadcast_to(value, (frame.lanes,))[lane]))
+    if isinstance(descriptor, str):  # the run will stop at this step
         return TakenMatrix(name, np.zeros((0, 0), np.uint8))
     shared, bits = frame.shared, BITS[matrix.type]
-    address = descriptors.addresses(found, matrix.across, matrix.rows, matrix.depth).reshape(-1)
+    address = descriptors.addresses(descriptor, matrix.across, matrix.rows, matrix.depth).reshape(-1)
     chunks = address - SHARED_BASE + int(frame.block[lane]) * shared.size
     codes = arranged(shared.bytes.reshape(-1, 16).take(chunks // 16, axis=0)[None], matrix)[0]
     places = chunks[:, None] + np.arange(128 // bits) * bits // 8
@@ -225,9 +225,9 @@ class CellsTaken:
             row, column = int(rows[0]), int(columns[0])
             b, c = self.b, self.c[block]
             each = len(b[0].codes)
-            found = [s.element(k, 0) for s, k in zip(self.scales[block], (row, column), strict=False)]
-            found += [*self.a[block].row(row), *b[column // each].row(column % each)]
-            return found + ([c.element(row, column)] if c is not None else [])
+            taken = [s.element(k, 0) for s, k in zip(self.scales[block], (row, column), strict=False)]
+            taken += [*self.a[block].row(row), *b[column // each].row(column % each)]
+            return taken + ([c.element(row, column)] if c is not None else [])
         return None
 
 
@@ -255,16 +255,16 @@ class NotedProduct:
 
 def of_tensor_cores(frame: KernelFrame, origins: Origins, step: Step, lane: int) -> NotedProduct | None:
     """The elements that a lane's tcgen05.mma takes, before it changes anything; None if it will be refused."""
-    found: TensorProduct = step.detail
+    product: TensorProduct = step.detail
     given = values(frame, step, step.sources, np.array([lane]))[0]
-    at = [x + (p or 0) for x, p in zip(given, found.places, strict=False)]
-    what = instruction_descriptors.decoded(at[3], found.kind, found.ws, found.block, found.pair, found.sparse)
+    at = [x + (p or 0) for x, p in zip(given, product.places, strict=False)]
+    what = instruction_descriptors.decoded(at[3], product.kind, product.ws, product.block, product.pair, product.sparse)
     if isinstance(what, str):
         return None
-    blocks = members(frame, step, lane, found.pair)
+    blocks = members(frame, step, lane, product.pair)
     rows = what.m // len(blocks)
-    halves = found.ws or (found.pair and rows == 64 and not found.sparse)
-    dense = found.kind.startswith("mxf4")
+    halves = product.ws or (product.pair and rows == 64 and not product.sparse)
+    dense = product.kind.startswith("mxf4")
     a = TensorOperand("a", rows, what.stored, what.a, what.across_a, dense)
     b = TensorOperand("b", what.n // len(blocks), what.k, what.b, what.across_b, dense)
     memory, taken = frame.tensor.memory, CellsTaken()
@@ -272,8 +272,8 @@ def of_tensor_cores(frame: KernelFrame, origins: Origins, step: Step, lane: int)
         cells = accumulator(frame, step, lane, at[0], (rows, what.n), halves, block).cells
         taken.cells.append(cells)
         old = TakenMatrix("d", memory.words[cells], origins.of(memory, cells))
-        taken.c.append(old if given[len(found.places)] else None)
-        if found.places[1] is not None:
+        taken.c.append(old if given[len(product.places)] else None)
+        if product.places[1] is not None:
             each = a.element
             copies = 128 // rows if halves else 1
             # The first of equal copies: what other threads stored in the others is not recorded.
@@ -285,7 +285,7 @@ def of_tensor_cores(frame: KernelFrame, origins: Origins, step: Step, lane: int)
             parts = zip(at[4:6], (rows, what.n), (what.part_a, what.part_b), "ab", (False, halves), strict=True)
             count = what.stored // what.block
             taken.scales[-1] = tuple(_scale(frame, origins, step, lane, block, count, *p) for p in parts)
-    own = [] if found.places[1] is not None else [a] * len(blocks)
+    own = [] if product.places[1] is not None else [a] * len(blocks)
     return NotedProduct(frame, origins, [*own, *([b] * len(blocks))], taken)
 
 
