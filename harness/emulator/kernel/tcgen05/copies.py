@@ -69,6 +69,7 @@ def _bind_cp(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
 
 @runs("tcgen05_cp")
 def run_cp(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    """Copy what the descriptor of each issuing thread names from shared to tensor memory."""
     lanes = frame.every if active is None else np.flatnonzero(active)
     found: TensorCopy = step.detail
     for lane, (given, code) in zip(lanes.tolist(), values(frame, step, step.sources, lanes), strict=True):
