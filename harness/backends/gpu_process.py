@@ -136,6 +136,10 @@ class WatchedGpu:
         )  # fmt: skip
 
 
+NOT_ATTACHED = (
+    "compute-sanitizer did not attach to the process on the GPU in time, so it checked nothing; run again, with fewer "
+    "workers (-n) if this host is busy"
+)
 SETTLING = 0.05  # seconds: the tool's own process writes the log shortly after the kernel has ended
 
 
@@ -147,6 +151,7 @@ class Sanitizer:
         self._folder = Path(tempfile.mkdtemp(prefix="ptxdiff-sanitizer-"))
         atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
         self._read: dict[Path, int] = {}
+        self._unchecked = False
 
     @property
     def wrapper(self) -> tuple[tuple[str, ...], Mapping[str, str]]:
@@ -156,19 +161,24 @@ class Sanitizer:
     def with_findings(self, outcome: Outcome) -> Outcome:
         """The outcome with the faults that the tool has logged since the last call.
 
-        An outcome "error" becomes "ran" if there are faults: the tool stopped the kernel, and the finding fails it.
+        An outcome "error" becomes "ran" if there are faults: the tool stopped the kernel, and the finding fails it. Any
+        outcome becomes "error" once the tool has said that it attached to no process: nothing was checked.
         """
         faults = self._found()
         if not faults:
             time.sleep(SETTLING)
             faults = self._found()
+        if self._unchecked:
+            return Outcome("error", NOT_ATTACHED)
         if not faults:
             return outcome
         status: Status = "ran" if outcome.status == "error" else outcome.status
         return replace(outcome, status=status, words="", findings=(*outcome.findings, *faults), evidence="hardware")
 
     def _found(self) -> tuple[str, ...]:
-        return sanitizer.findings(self._name, "".join(map(self._unread, sorted(self._folder.iterdir()))))
+        log = "".join(map(self._unread, sorted(self._folder.iterdir())))
+        self._unchecked |= sanitizer.not_attached(log)
+        return sanitizer.findings(self._name, log)
 
     def _unread(self, log: Path) -> str:
         text = log.read_text(errors="replace")

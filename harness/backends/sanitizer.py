@@ -14,6 +14,10 @@ PROGRAM = "compute-sanitizer"
 # Without torch's caching allocator every tensor is its own allocation, so the tool detects accesses past its end.
 VARIABLES = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 
+ATTACHES_IN = 600
+"""Seconds in which the process must let the tool attach. The tool's own 10 are too few on a busy host, and a process
+that it has not attached to runs unchecked."""
+
 
 @dataclass(frozen=True)
 class SanitizerReport:
@@ -66,6 +70,7 @@ def command(tool: str, log: Path) -> tuple[str, ...]:
     """
     program = _program() or PROGRAM
     options = ("--tool", tool, "--log-file", str(log), "--target-processes", "application-only")
+    options += ("--launch-timeout", str(ATTACHES_IN))
     return (program, *options, "--report-api-errors", "no", "--show-backtrace", "no")
 
 
@@ -78,8 +83,14 @@ _BY = re.compile(r"^by (?P<thread>thread .*)$")
 _ADDRESS = re.compile(r"^(?:Address|Access at|Access to|Accessing|Access) (?P<address>0x[0-9a-f]+)\b ?(?P<detail>.*)$")
 # Lines about the tool itself or the program as a whole, which are no faults.
 _REMARKS = re.compile(
-    r"^(?:COMPUTE-SANITIZER|.* SUMMARY|Target application|Warning|Internal|No attachable|Program hit|Error: (?!Race))"
+    r"^(?:COMPUTE-SANITIZER|.* SUMMARY|Target application|Warning|Internal|Default timeout|Program hit|Error: (?!Race))"
 )
+_NOT_ATTACHED = re.compile(r"^=+ (?:Error: )?No attachable process found", re.M)
+
+
+def not_attached(log: str) -> bool:
+    """Whether the tool says that it has not attached to the process, which then runs unchecked."""
+    return bool(_NOT_ATTACHED.search(log))
 
 
 def findings(tool: str, log: str) -> tuple[str, ...]:

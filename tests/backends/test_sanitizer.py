@@ -39,6 +39,11 @@ SYNCCHECK = """\
 =========     by thread (0,0,0) in block (0,0,0)
 ========= 
 """  # noqa: W291
+LATE = """\
+========= COMPUTE-SANITIZER
+========= Error: No attachable process found. compute-sanitizer timed-out.
+========= Default timeout can be adjusted with --launch-timeout. Awaiting target completion.
+"""
 QUIET = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
 
 LINE = (
@@ -97,6 +102,22 @@ def test_a_finding_of_the_tool_makes_one_outcome_fail():
     assert (found.status, found.words, found.findings, found.evidence) == ("ran", "", (LINE,), "hardware")
     clean = Outcome("ran", evidence="hardware")
     assert tool.with_findings(clean) == clean
+
+
+def test_what_ran_before_the_tool_attached_is_an_error():
+    """The tool says so once. It then lets the process run, unchecked, to its end."""
+    tool, ran = Sanitizer("memcheck"), Outcome("ran", evidence="hardware")
+    assert tool.with_findings(ran) == ran
+    (tool._folder / "18.log").write_text(LATE)
+    for _ in range(2):
+        outcome = tool.with_findings(ran)
+        assert (outcome.status, outcome.findings) == ("error", ())
+        assert "did not attach" in outcome.words
+
+
+def test_the_tool_waits_for_a_process_that_starts_slowly(tmp_path):
+    options = sanitizer.command("memcheck", tmp_path / "log")
+    assert int(options[options.index("--launch-timeout") + 1]) >= 300
 
 
 def test_without_the_program_one_line_says_so(run_cases, monkeypatch):
