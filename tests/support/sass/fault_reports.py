@@ -95,7 +95,8 @@ sm_100a, the code is right.
     "saturation of a result of cnot": """
 The result of `cnot.b32` is 0 or 1, and `cvt.sat.s16.u32` keeps it. The optimised code has the result as a mask of all
 bits, compares this mask as an unsigned word with 0x8000, and takes 0xffff8000 instead of the negated mask: for 0 the
-result is 0x8000. With `cvt.sat.s8.u32` it is 0xff80 in 16 bits, and with `cvt.sat.u16.u32` always 0.
+result is 0x8000. With `cvt.sat.s8.u32` it is 0xff80 in 16 bits, and with `cvt.sat.u16.u32` always 0. An H100 gives
+other words than the ISA's, too.
 """,
 }
 """What ptxas does wrong, by the name of the mechanism."""
