@@ -207,7 +207,9 @@ def test_a_file_with_one_more_variant_is_another_file(run_cases):
     run_cases("--ptx-records=run.jsonl", flip=RIGHT)
     result = run_cases("--ptx-records=run.jsonl", "--ptx-resume", "-kright", flip=FLIP)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*results of an earlier definition of this variant: case file changed*"])
+    result.stdout.fnmatch_lines(
+        ["*results of an earlier definition of this variant: case file, kernels in it changed*"]
+    )
 
 
 ELSEWHERE = '''"""A case whose reference, domain and constants lie in a module beside it."""

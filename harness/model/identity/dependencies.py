@@ -54,12 +54,13 @@ class PytestSession:
 KERNELS = "kernels in it"
 
 OF_THE_SESSION = ("plugins", "installed plugins", "settings")
-"""The parts that a session of pytest adds. A cluster's node has other ones."""
+"""The parts that a session of pytest adds. A cluster's node has other ones, and takes its driver's: `take_parts`."""
 
 _session = PytestSession()
 _digests_of: dict[tuple[Path, bool], dict[str, str]] = {}
 _texts_of: dict[Path, _Texts] = {}
 _imports_of: dict[str, dict[str, str]] = {}
+_taken: dict[str, Mapping[str, str]] = {}
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,14 @@ def set_session(session: PytestSession) -> None:
     _digests_of.clear()
     _texts_of.clear()
     _imports_of.clear()
+
+
+def take_parts(path: Path, parts: Mapping[str, str]) -> None:
+    """From now on, these parts of a case file are those of another process, on whose behalf this one runs the case."""
+    real = os.path.realpath(path)
+    if _taken.get(real) != parts:
+        _taken[real] = dict(parts)
+        _digests_of.clear()
 
 
 def in_session() -> bool:
@@ -112,6 +121,7 @@ def dependencies(path: Path, *, exact: bool = False) -> dict[str, str]:
         found[part] = _short(sorted(named.items()))
     found["installed plugins"] = _short(_session.installed)
     found["settings"] = _short((_named_settings(texts), _named_data(texts)))
+    found |= _taken.get(os.path.realpath(path), {})
     _digests_of[given, exact] = found
     return dict(found)
 

@@ -21,6 +21,7 @@ from ptxdiff.cluster.connect import LOCAL, ClusterError, check_address, connecte
 from ptxdiff.cluster.nodes import CPU, FILES_VARIABLE, Needs, Node, Nodes, gpu
 from ptxdiff.cluster.shipping import Shipment, shipment
 from ptxdiff.cluster.tasks import RETRIES, Ended, Lost, Misreported, Submitted, Tasks, Yielded
+from ptxdiff.model.identity.dependencies import OF_THE_SESSION, dependencies
 from ptxdiff.running.assemblers import BUNDLED
 from ptxdiff.running.cluster.messages import ItemReport, NodeRun, checked
 from ptxdiff.running.cluster.node_session import sent_options
@@ -249,16 +250,18 @@ class ClusterRun:
     def _submit(self, batch: ItemBatch) -> Submitted | None:
         assert self.tasks is not None
         return self.tasks.submit(
-            batch, WORK, self._order(), batch.file, batch.nodeids, needs=batch.needs, name=batch.name
+            batch, WORK, self._order(batch.file), batch.file, batch.nodeids, needs=batch.needs, name=batch.name
         )
 
-    def _order(self) -> NodeRun:
+    def _order(self, file: str) -> NodeRun:
         root, invoked = self.config.rootpath, self.config.invocation_params.dir
         inside = invoked.relative_to(root).as_posix() if invoked.is_relative_to(root) else "."
         options = sent_options(self.config.option)
         if named := options.get("ptx_cases"):
             options["ptx_cases"] = [os.path.relpath(invoked / path, root) for path in named]
-        return NodeRun(self.ident, run_id(self.config), options, inside, self.config.stash[OFFERED])
+        mine = dependencies(root / file)
+        parts = {part: mine[part] for part in OF_THE_SESSION}
+        return NodeRun(self.ident, run_id(self.config), options, inside, self.config.stash[OFFERED], parts)
 
     def _received(self, event: Yielded) -> None:
         batch = self.batches[event.task]

@@ -6,14 +6,13 @@ A report must be about the item that was due, with its keys and its variant's de
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
 from ptxdiff.cluster.tasks import Misreported
 from ptxdiff.model.identity.definition import INCOMPARABLE, what_changed
-from ptxdiff.model.identity.dependencies import OF_THE_SESSION, dependencies
 from ptxdiff.records import InRegisters, RecordError, Result, Timing, packed, sent, unpacked
 from ptxdiff.running.assemblers import label_of
 from ptxdiff.running.collection import VariantItem
@@ -26,7 +25,8 @@ class NodeRun:
     """The options of a node's pytest session.
 
     ident: differs between runs. options: pytest's options of the driver. invoked: the folder in which the driver was
-    started, relative to the project. targets: the GPU generations that the nodes have.
+    started, relative to the project. targets: the GPU generations that the nodes have. parts: of what the batch's case
+    file depends on, those that the driver's session decides (`ptxdiff.model.identity.dependencies`).
     """
 
     ident: str
@@ -34,6 +34,7 @@ class NodeRun:
     options: Mapping[str, Any]
     invoked: str
     targets: tuple[str, ...]
+    parts: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -79,21 +80,7 @@ def _with_node(data: dict[str, Any], due: pytest.Item, node: str) -> dict[str, A
         if isinstance(record, Result) and isinstance(due, VariantItem):
             _check(record, due)
     named = [replace(r, node=node) if isinstance(r, Result | Timing | InRegisters) else r for r in records]
-    if isinstance(due, VariantItem):
-        named = [_of_this_session(r, due) if isinstance(r, Result) else r for r in named]
     return data | {"ptxdiff_records": packed(map(sent, named))}
-
-
-def _of_this_session(result: Result, due: VariantItem) -> Result:
-    """A result whose dependencies on plugins and settings are those of this session, which chose them for the node.
-
-    The node's session has other plugins of its own, such as those that send reports.
-    """
-    if not result.dependencies:
-        return result
-    mine = dependencies(due.item.loaded.path)
-    chosen: dict[str, str] = {part: mine[part] for part in OF_THE_SESSION if part in result.dependencies}
-    return replace(result, dependencies={**result.dependencies, **chosen})
 
 
 def _check(result: Result, due: VariantItem) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from ptxdiff.cluster.shipping import project
+from ptxdiff.model.identity.dependencies import take_parts
 from ptxdiff.processes import child
 from ptxdiff.processes.gpus import gpus
 from ptxdiff.running.cluster.messages import ItemReport, NodeRun
@@ -28,6 +29,7 @@ OURS = "ptxdiff.plugin"
 def run(order: NodeRun, file: str, nodeids: tuple[str, ...]) -> Iterator[ItemReport]:
     """Run items of one case file here, in order. file: its path, relative to the project."""
     session = _session(order)
+    take_parts(session.root / file, order.parts)
     if any(nodeid.endswith("-gpu]") for nodeid in nodeids):
         session.see_devices()
     items = session.items_of(file)
