@@ -70,8 +70,8 @@ def command(tool: str, log: Path) -> tuple[str, ...]:
     """
     program = _program() or PROGRAM
     options = ("--tool", tool, "--log-file", str(log), "--target-processes", "application-only")
-    options += ("--launch-timeout", str(ATTACHES_IN))
-    return (program, *options, "--report-api-errors", "no", "--show-backtrace", "no")
+    waits = ("--launch-timeout", str(ATTACHES_IN))
+    return (program, *options, *waits, "--report-api-errors", "no", "--show-backtrace", "no")
 
 
 _HEAD = re.compile(r"^========= (?P<kind>\S.*)$")
