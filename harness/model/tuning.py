@@ -90,6 +90,7 @@ def _unwrapped(name: str, variant: KernelVariant) -> list[tuple[str, KernelVaria
         choices = "; ".join(map(str, tuner.configs))
         raise CaseError(f"variant {name!r}: no configuration of the autotuner agrees with meta=; it has: {choices}")
     labels = [_label(config, tuner.configs) if len(chosen) > 1 else "" for config in chosen]
+    plain = replace(plain, prunes=getattr(tuner, "early_config_prune", None) is not None)
     return [(label, _with(name, plain, config, label)) for label, config in zip(labels, chosen, strict=True)]
 
 

@@ -230,7 +230,8 @@ class KernelVariant(LaunchedVariant):
     A case replaces a kernel under @triton.autotune or @triton.heuristics by the function below them, a variant for each
     configuration (`ptxdiff.model.tuning`). rules: the functions of @triton.heuristics by parameter. options: of the
     compiler, from the configuration. tuned: whether it has a configuration. configuration: its words in the variant's
-    name, if there are several.
+    name, if there are several. prunes: whether a function of the kernel's removes configurations by a launch's
+    arguments; it is not called.
     """
 
     function: Any
@@ -238,6 +239,7 @@ class KernelVariant(LaunchedVariant):
     options: Mapping[str, Any] = field(default_factory=dict)
     tuned: bool = False
     configuration: str = ""
+    prunes: bool = False
 
 
 DERIVED_PACKS = (1, 2, 4)

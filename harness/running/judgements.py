@@ -90,6 +90,10 @@ def judging_results_of(backend: str) -> Iterator[None]:
 
 PADDINGS = (11, 12, 13)
 """Seeds of the bits with which undefined padding is filled, to find out whether a failure is due to it alone."""
+PRUNED_NOTE = (
+    "the kernel's autotuner removes configurations by a function, which a case does not call (prune_configs_by): if it "
+    "removes this one at these sizes, name in meta= the values of another one"
+)
 PADDING_NOTE = (
     "undefined padding alone: where a pack is not full, the rest of its registers is undefined, and a result depends "
     "on it; filled with random bits, all results are right. If the asm may look at the whole pack, and is right "

@@ -28,7 +28,7 @@ from ptxdiff.running.assemblers import Chosen, with_assembler
 from ptxdiff.running.contexts import SharedRegisters, run_loop
 from ptxdiff.running.dump import write_dump
 from ptxdiff.running.item import Item, ItemPlan, ItemResults, Units
-from ptxdiff.running.judgements import PADDING_NOTE, ItemJudge, diagnose, index_hint
+from ptxdiff.running.judgements import PADDING_NOTE, PRUNED_NOTE, ItemJudge, diagnose, index_hint
 from ptxdiff.running.plan import WorkItem
 from ptxdiff.running.ptxas_fault import PtxasTrial, ended_badly
 from ptxdiff.running.repairs import Repairs
@@ -318,6 +318,7 @@ class _ItemRun:
         if not passed:
             alone = self.judge.passes_with_padding(job, outcome)
             judgement.notes += [PADDING_NOTE] * alone
+            judgement.notes += [PRUNED_NOTE] * getattr(self.plan.variant, "prunes", False)
             diagnosis = diagnose(job, outcome)
             if diagnosis == REVERSED and judgement.cause and not self.plan.variant.expected_failure:
                 diagnosis = ""  # the cause names the order of codes, which hold whole registers

@@ -83,3 +83,16 @@ def test_each_configuration_is_a_variant_of_its_own(run_cases, pytester, monkeyp
         f"rules first ({first})": "pass",
         f"rules first ({second})": "pass",
     }
+
+
+def test_a_failure_says_that_the_kernel_prunes_configurations(run_cases, monkeypatch):
+    """Triton's own launch would not have taken this one, which fails here; which one it takes depends on arguments."""
+    monkeypatch.setenv("PTXDIFF_ASM_ALONE", "0")
+    pruning = CASE.replace(
+        "tuned = triton.autotune(configs=CONFIGS, ",
+        "tuned = triton.autotune(configs=CONFIGS, "
+        "prune_configs_by={'early_config_prune': lambda configs, args, **meta: configs[:1]}, ",
+    )
+    said = "*the kernel's autotuner removes configurations by a function*prune_configs_by*"
+    run_cases("-k", "wrong", case=pruning).stdout.fnmatch_lines([said])
+    run_cases("-k", "wrong", case=CASE).stdout.no_fnmatch_line(said)
