@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxdiff.references import formats
-from ptxdiff.references.formats import FORMATS, Format, render, unpack
+from ptxdiff.references.formats import FORMATS, Format, encode, render, unpack
 from ptxdiff.suggestions import did_you_mean
 from ptxdiff.tracebacks import ShortTraceback
 
@@ -28,15 +28,29 @@ def bits(values: Any, fmt: Format | str | None = None, expected: Any = None) -> 
     """The codes of an array, each with its bits and its value, as a table; in a notebook with the fields in colours.
 
     fmt: the format, or its name; by default that of the array's dtype. expected: an array of the same shape; bits that
-    differ from it are marked. Raises NoFormat for an unknown format, and for an expected array of another size.
+    differ from it are marked. Integers are codes. Floats are numbers of the format, as in `bits(1.5, "bfloat16")`; in
+    an array of the format's own width they are codes, too. Raises NoFormat for an unknown format, for a number that it
+    does not have, and for an expected array of another size.
     """
     array = np.asarray(values)
     form = _form(fmt or array.dtype.name)
-    got = unpack(form, array).reshape(-1)
-    want = None if expected is None else unpack(form, np.asarray(expected)).reshape(-1)
+    got = _codes(form, array)
+    want = None if expected is None else _codes(form, np.asarray(expected))
     if want is not None and want.shape != got.shape:
         raise NoFormat(f"expected has {want.size} codes, and there are {got.size}")
     return BitsTable(form.single, got, want)
+
+
+def _codes(form: Format, array: NDArray[Any]) -> NDArray[np.int64]:
+    """The codes of an array's units, or of its numbers if it holds floats of another width."""
+    own = FORMATS.get(array.dtype.name)
+    floats = array.dtype.kind == "f" or (own is not None and own.is_float)
+    if not floats or 8 * array.dtype.itemsize == form.unit_bits:
+        return np.asarray(unpack(form, array), np.int64).reshape(-1)
+    try:
+        return np.array([encode(form.single, float(x)) for x in array.reshape(-1)], np.int64)
+    except ValueError as error:
+        raise NoFormat(f"{error}: round it first, or give codes as integers") from None
 
 
 def _form(fmt: Format | str) -> Format:

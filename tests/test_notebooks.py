@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from ptxdiff import Case, asm, bits
+from ptxdiff.notebooks import NoFormat
 from ptxdiff.references.formats import E2M1X2, F16, FORMATS, U8
 
 
@@ -78,3 +79,14 @@ def test_a_mistake_is_one_line_in_a_notebook(made, words):
 
 def test_a_format_has_the_name_of_its_constant_too():
     assert repr(bits(np.float32([1.5]), "F32")) == repr(bits(np.float32([1.5]), "float32"))
+
+
+def test_numbers_of_another_width_are_numbers_and_not_their_low_bits():
+    """Python's floats have 64 bits; their low ones would be shown as 0.0."""
+    for values in (1.5, [1.5], np.float64(1.5), np.array(1.5, np.float16)):
+        assert "0x3fc00000 (1.5)" in repr(bits(values, "float32"))
+    assert repr(bits([-0.0, np.inf], "bfloat16")).count("0x8000 (-0.0)") == 1
+    assert "0x3fc00000 (1.5)" in repr(bits(np.float32(1.5)))
+    assert "0x3fc0 (1.5)" in repr(bits(0x3FC0, "bfloat16"))
+    with pytest.raises(NoFormat, match=r"bfloat16 has no code for 0\.1: round it first"):
+        bits(0.1, "bfloat16")
