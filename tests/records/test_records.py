@@ -212,6 +212,25 @@ def test_a_file_with_one_more_variant_is_another_file(run_cases):
     )
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('ONE = ""\nOTHER = "x;"', 'ONE = "x;"\nOTHER = ""'),
+        (
+            "if TYPES:\n    @jit\n    def f():\n        return 1\nelse:\n    pass",
+            "if TYPES:\n    pass\nelse:\n    @jit\n    def f():\n        return 1",
+        ),
+    ],
+    ids=["a text", "a function"],
+)
+def test_a_kernel_in_another_place_of_the_file_is_another_file(run_cases, before, after):
+    """What is left without it looks alike: an empty text, or `pass`, in both places."""
+    around = "\nTYPES, jit = 1, lambda function: function\n{}\n"
+    run_cases("--ptx-records=run.jsonl", flip=RIGHT + around.format(before))
+    result = run_cases("--ptx-records=run.jsonl", "--ptx-resume", flip=RIGHT + around.format(after))
+    result.stdout.fnmatch_lines(["*an earlier definition of this variant: kernels in it changed*"])
+
+
 ELSEWHERE = '''"""A case whose reference, domain and constants lie in a module beside it."""
 
 from helpers_of_elsewhere import changed, small

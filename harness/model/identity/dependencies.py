@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from ptxdiff.model.identity.code import is_users
 from ptxdiff.model.identity.encoding import digest
@@ -299,8 +300,11 @@ def _meaning(text: str) -> str:
 
 
 @functools.lru_cache(maxsize=1024)
-def _without_kernels(text: str) -> tuple[str, tuple[str, ...]]:
+def _without_kernels(text: str) -> tuple[str, tuple[tuple[int, str], ...]]:
     """The meaning of a source without its kernels, and these: texts with operands or statements, functions of a `jit`.
+
+    Each kernel has the number of its node, so that the two together tell any two sources apart: what stands in a
+    kernel's place, an empty text or `pass`, may stand elsewhere too.
 
     Whoever repairs asm changes the second alone, so that the gate can tell it from a change of what judges the asm.
     """
@@ -313,17 +317,23 @@ def _without_kernels(text: str) -> tuple[str, tuple[str, ...]]:
 
 class _Kernels(ast.NodeTransformer):
     def __init__(self) -> None:
-        self.kernels: list[str] = []
+        self.kernels: list[tuple[int, str]] = []
+        self.visited = 0
+
+    def visit(self, node: ast.AST) -> Any:
+        """See NodeTransformer.visit."""
+        self.visited += 1
+        return super().visit(node)
 
     def visit_Constant(self, node: ast.Constant) -> ast.Constant:
         if not (isinstance(node.value, str) and re.search(r"\$\d|;", node.value)):
             return node
-        self.kernels.append(node.value)
+        self.kernels.append((self.visited, node.value))
         return ast.Constant("")
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         if any(re.search(r"\bjit\b", ast.unparse(d)) for d in node.decorator_list):
-            self.kernels.append(ast.unparse(node))
+            self.kernels.append((self.visited, ast.unparse(node)))
             return ast.Pass()
         return self.generic_visit(node)
 
