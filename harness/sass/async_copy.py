@@ -242,11 +242,11 @@ def _nothing(machine: Machine, lanes: Lanes, count: int) -> None:
 
 
 def _waits(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
-    """UTMACMDFLUSH, which closes a group of copies, and NANOSLEEP.SYNCS."""
+    """UTMACMDFLUSH, which closes a group of copies, and NANOSLEEP, also with SYNCS."""
     words, operands = instruction.modifiers, instruction.operands
     if instruction.opcode == "UTMACMDFLUSH" and not words and not operands:
         return Act(instruction, _nothing)
-    if words == ("SYNCS",) and len(operands) == 1 and plain(operands[0], "int", "R"):
+    if words in ((), ("SYNCS",)) and len(operands) == 1 and plain(operands[0], "int", "R"):
         return Act(instruction, _nothing)
     raise refuse(instruction)
 

@@ -153,14 +153,6 @@ def _nothing(machine: Machine, lanes: Lanes, count: int) -> None:
     """Time does not pass, and there is no other kernel."""
 
 
-def _sleep(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
-    """NANOSLEEP, with a constant; with other words see `async_copy`."""
-    operands = instruction.operands
-    if not instruction.modifiers and len(operands) == 1 and plain(operands[0], "int", "R"):
-        return Act(instruction, _nothing)
-    return async_copy.ASYNC_COPIES["NANOSLEEP"](instruction, code)
-
-
 def _trap(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     """BPT.TRAP 0x1 ends a kernel with an error: PTX's trap, and what ptxas makes of a wrong deallocation."""
     if instruction.modifiers != ("TRAP",) or instruction.operands != (Operand("int", value=1),):
@@ -280,7 +272,6 @@ def _commit(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
 TENSOR_MEMORY: dict[str, Callable[[MachineInstruction, MachineCode], MachineStep]] = {
     "UTCATOMSWS": _allocation,
     "UVIRTCOUNT": _no_more,
-    "NANOSLEEP": _sleep,
     "BPT": _trap,
     "LDTM": _access,
     "STTM": _access,
