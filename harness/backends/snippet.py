@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -119,8 +119,8 @@ def run_shared(job: Job, form: AsmForm, fuse: bool, limit: float) -> Outcome:
     """Run the asm in each assignment of shared registers until one changes the result.
 
     limit: the seconds that each run may take. The first assignment that changes the result gives the outputs and a
-    finding that names the operands; later ones are not tried. If none does, the outputs are those of the plain run.
-    Raises PtxError if the plain run does.
+    finding that names the operands. Its repair names each other output too that changes the result on its own. If none
+    does, the outputs are those of the plain run. Raises PtxError if the plain run does.
     """
     from ptxdiff.emulator import PtxError, sharing
 
@@ -135,15 +135,33 @@ def run_shared(job: Job, form: AsmForm, fuse: bool, limit: float) -> Outcome:
             continue
         expected = plain if units is job.inputs else run_once(job, form, units, {}, fuse, limit)
         message = "; ".join(_words(job.case, form, hazard) for hazard in chosen)
+        named = dict.fromkeys(hazard.output for hazard in chosen)
         try:
             outputs = run_once(job, form, units, share, fuse, limit)
         except PtxError as e:
-            return Outcome("ran", outputs=plain, findings=(f"{message}: {error_line(e)}",), notes=notes)
+            found = f"{message}; {_repair(job.case, form, named)}: {error_line(e)}"
+            return Outcome("ran", outputs=plain, findings=(found,), notes=notes)
         if not same_bits(expected, outputs):
+            named |= dict.fromkeys(h.output for h in shared.hazards if _changes_alone(job, form, h, plain, fuse, limit))
             # The report shows outputs beside the job's inputs, so outputs of other inputs are not returned.
             shown = outputs if expected is plain else plain
-            return Outcome("ran", outputs=shown, findings=(message,), notes=notes)
+            found = f"{message}; {_repair(job.case, form, named)}"
+            return Outcome("ran", outputs=shown, findings=(found,), notes=notes)
     return Outcome("ran", outputs=plain, notes=notes)
+
+
+def _changes_alone(
+    job: Job, form: AsmForm, hazard: Hazard, plain: Units, fuse: bool, limit: float
+) -> bool:
+    """Whether the result changes with this pair of operands in one register and no other pair."""
+    from ptxdiff.emulator import PtxError
+
+    if hazard.tied >= 0:
+        return False
+    try:
+        return not same_bits(plain, run_once(job, form, job.inputs, {hazard.output: hazard.input}, fuse, limit))
+    except PtxError:
+        return False
 
 
 def _equal_inputs(job: Job, form: AsmForm, hazard: Hazard) -> Units | None:
@@ -180,9 +198,15 @@ def _words(case: Case, form: AsmForm, hazard: Hazard) -> str:
     return (
         f"the result changes with ${hazard.output} (output {names[0]}) in the register of ${hazard.input} (input "
         f"{names[1]}), as the compiler may choose{_where(hazard)}: ${hazard.output} is written on line "
-        f"{hazard.written}, before ${hazard.input} is read on line {hazard.read}; make the constraint of "
-        f"${hazard.output} '=&{output.constraint.letter}'"
+        f"{hazard.written}, before ${hazard.input} is read on line {hazard.read}"
     )
+
+
+def _repair(case: Case, form: AsmForm, outputs: Iterable[int]) -> str:
+    """What to write: "make the constraint of $0 '=&r', and of $1 '=&r'"."""
+    operands = _operands(case, form)
+    given = [f"of ${number} '=&{operands[number].constraint.letter}'" for number in sorted(outputs)]
+    return "make the constraint " + ", and ".join(given)
 
 
 def _where(hazard: Hazard) -> str:

@@ -124,7 +124,7 @@ def judge(case: Case, policy: Policies, inputs: Units, outputs: Units, pack: int
     for output in differing:
         _tally(case, output, input_codes, pack, judgement)
         _count_distances(output, judgement)
-    judgement.cause = likely_cause(case, policy, input_codes, differing, answers)
+    judgement.cause = likely_cause(case, policy, input_codes, differing, answers, pack)
     judgement.failing = _failing_cells(case, differing, input_codes)
     if case.in_place:
         judgement.needed = _needed(case, policy, inputs, input_codes, got)

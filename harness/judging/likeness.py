@@ -27,6 +27,10 @@ _LEAST = 16
 """Fewer wrong codes than this fit too many mistakes."""
 _MOST_PAIRS = 6
 """Pairs of inputs that are tried: those of four inputs."""
+_MOST_PLACES = 64
+"""Places of one invocation's outputs that are compared with each other."""
+_LEAST_IN_A_PLACE = 8
+"""Fewer different right codes than this in one place do not tell it from another."""
 _WARP = 32
 
 
@@ -36,10 +40,11 @@ def likely_cause(
     codes: Mapping[str, Codes],
     outputs: Sequence[Compared],
     apply: Callable[..., dict[str, Any]],
+    pack: int = 1,
 ) -> str:
     """The cause and the repair if the wrong codes are exactly those of a known mistake; "" otherwise.
 
-    codes: the inputs'. apply: evaluates a reference, as `apply_reference` does.
+    codes: the inputs'. apply: evaluates a reference, as `apply_reference` does. pack: elements per invocation.
     """
     outputs = [o for o in outputs if o.name in case.outputs]  # without what `meets=` compares
     wrong = [o for o in outputs if o.failing.any()]
@@ -49,6 +54,7 @@ def likely_cause(
         _flushed(policy, wrong)
         or _exchanged_inputs(case, policy, codes, outputs, apply)
         or _exchanged_outputs(outputs)
+        or _exchanged_between_outputs(case, outputs, pack)
         or _reordered(codes, wrong)
         or _reordered_bytes(outputs)
         or _missing_step(case, wrong)
@@ -115,6 +121,34 @@ def _exchanged_outputs(outputs: Sequence[Compared]) -> str:
         return ""
     words = ", ".join(f"{name} has those of {other}" for name, other in moved.items())
     return f"the outputs are in another order: {words}; write them in the reference's order"
+
+
+def _exchanged_between_outputs(case: Case, outputs: Sequence[Compared], pack: int) -> str:
+    """One invocation gives all its right codes, but some in places of another output.
+
+    Only outputs of one format with as many codes are compared, and each place must have the code of exactly one.
+    """
+    window = pack * outputs[0].fmt.codes_per_unit
+    alike = all(o.fmt == outputs[0].fmt and o.got.size == outputs[0].got.size for o in outputs)
+    if not case.elementwise or len(outputs) < 2 or window < 2 or not alike:
+        return ""
+    whole = outputs[0].got.size // window * window
+    places = [(o.name, place) for o in outputs for place in range(window)]
+    got, right = ([c[:whole].reshape(-1, window).T for c in codes] for codes in _sides(outputs))
+    got_rows, right_rows = np.concatenate(got), np.concatenate(right)
+    if len(places) > _MOST_PLACES or any(len(np.unique(row)) < _LEAST_IN_A_PLACE for row in right_rows):
+        return ""
+    source = [np.flatnonzero((row == right_rows).all(axis=1)) for row in got_rows]
+    if any(len(rows) != 1 for rows in source) or len({int(rows[0]) for rows in source}) < len(places):
+        return ""
+    moved = [(here, places[int(rows[0])]) for here, rows in zip(places, source, strict=True)]
+    shown = [f"{h[0]}[{h[1]}] has that of {t[0]}[{t[1]}]" for h, t in moved if h != t]
+    words = ", ".join(shown[:4]) + (", ..." if len(shown) > 4 else "")
+    return f"the results of a pack are in other places, {words}: write each where the reference has it"
+
+
+def _sides(outputs: Sequence[Compared]) -> tuple[list[Codes], list[Codes]]:
+    return [o.got.reshape(-1) for o in outputs], [o.expected.reshape(-1) for o in outputs]
 
 
 def _tells(output: Compared) -> bool:

@@ -104,6 +104,33 @@ def test_outputs_in_another_order_are_named():
     assert of_outputs(SMALL * 3, wrong) == ""
 
 
+def places_of_pairs(first, second):
+    """The cause of outputs of one invocation of two elements each, where d = x and e = x * 3."""
+    case = Case(
+        inputs={"x": U32}, outputs={"d": U32, "e": U32}, reference=both,
+        variants={"v": asm("mov.b32 $0, $4;", constraints="=r,=r,=r,=r,r,r", pack=2)},
+    )  # fmt: skip
+    policy = policies(case, case.variants["v"])
+    return judge(case, policy, {"x": SMALL}, {"d": first, "e": second}, pack=2).cause
+
+
+def test_results_in_places_of_another_output_are_named():
+    d, e = SMALL.copy(), SMALL * 3
+    d[1::2], e[0::2] = (SMALL * 3)[0::2], SMALL[1::2]
+    assert places_of_pairs(d, e) == (
+        "the results of a pack are in other places, d[1] has that of e[0], e[0] has that of d[1]: "
+        "write each where the reference has it"
+    )
+    d[5] ^= 1
+    assert places_of_pairs(d, e) == ""
+
+
+def test_a_result_that_stands_in_two_places_is_no_exchange():
+    e = SMALL * 3
+    e[0::2] = SMALL[1::2]
+    assert places_of_pairs(SMALL, e) == ""
+
+
 def generated(seed):
     import torch
 

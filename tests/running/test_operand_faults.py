@@ -128,6 +128,20 @@ case = Case(
 )
 '''
 
+SEVERAL = '''"""Two outputs that are both written before the input is read for the last time."""
+
+from ptxdiff import Case, asm
+from ptxdiff.references.formats import U32
+
+TEXT = "add.u32 $0, $2, 1; add.u32 $1, $2, 2; xor.b32 $0, $0, $2; xor.b32 $1, $1, $2;"
+case = Case(
+    inputs={"x": U32},
+    outputs={"y": U32, "z": U32},
+    reference=lambda x: ((x + 1 & 0xFFFFFFFF) ^ x, (x + 2 & 0xFFFFFFFF) ^ x),
+    variants={"both": asm(TEXT, constraints="=r,=r,r"), "one": asm(TEXT, constraints="=&r,=r,r")},
+)
+'''
+
 EQUAL = '''"""A result made in the register of an input: wrong where the compiler finds both inputs equal."""
 
 from ptxdiff import Case, asm
@@ -143,6 +157,19 @@ case = Case(
     },
 )
 '''
+
+
+@pytest.mark.parametrize(
+    ("variant", "repair"),
+    [
+        ("both", "make the constraint of $0 '=&r', and of $1 '=&r'"),
+        ("one", "make the constraint of $1 '=&r'"),
+    ],
+)
+def test_every_output_that_needs_an_early_clobber_is_named_at_once(results, variant, repair):
+    failed = [r for r in results(SEVERAL)[variant] if r.verdict == "fail"]
+    assert failed
+    assert all(f"missing early clobber: {repair}; " in r.words for r in failed)
 
 
 def test_a_missing_early_clobber_fails_without_carry(results):
