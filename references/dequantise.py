@@ -32,7 +32,10 @@ NF4 = (
 
 
 def fields(codes: Tensor, *, bits: int, width: int = 8, signed: bool = False) -> Tensor:
-    """The fields of `bits` bits as integers, `width / bits` for each code; signed: two's complement."""
+    """The fields of `bits` bits as integers; signed: two's complement.
+
+    Codes of shape (..., N) give (..., N * width / bits): the fields of one code lie side by side, from the low bits up.
+    """
     places = torch.arange(0, width, bits, device=codes.device)
     values = (codes[..., None] >> places) & ((1 << bits) - 1)
     top = 1 << bits - 1
@@ -42,7 +45,7 @@ def fields(codes: Tensor, *, bits: int, width: int = 8, signed: bool = False) ->
 def integers(
     codes: Tensor, *, bits: int, width: int = 8, signed: bool = False, zero: int = 0, fmt: Format = F16
 ) -> Tensor:
-    """The fields minus a zero point, in a float format."""
+    """The fields minus a zero point, in a float format; shapes as those of `fields`."""
     return _looked_up(fields(codes, bits=bits, width=width), _numbers(bits, signed, zero), fmt)
 
 

@@ -150,9 +150,7 @@ def run_shared(job: Job, form: AsmForm, fuse: bool, limit: float) -> Outcome:
     return Outcome("ran", outputs=plain, notes=notes)
 
 
-def _changes_alone(
-    job: Job, form: AsmForm, hazard: Hazard, plain: Units, fuse: bool, limit: float
-) -> bool:
+def _changes_alone(job: Job, form: AsmForm, hazard: Hazard, plain: Units, fuse: bool, limit: float) -> bool:
     """Whether the result changes with this pair of operands in one register and no other pair."""
     from ptxdiff.emulator import PtxError
 

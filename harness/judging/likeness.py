@@ -67,7 +67,10 @@ def _flushed(policy: Policies, wrong: Sequence[Compared]) -> str:
         return ""
     words = {policy.ftz.get(o.name, "never") for o in wrong}
     if words == {"never"}:
-        return "subnormal numbers are flushed to zero: write it without .ftz, or state ftz='allowed'"
+        return (
+            "subnormal numbers count as zero: write it without .ftz (without one, an intermediate value underflows), "
+            "or state ftz='allowed'"
+        )
     if words == {"required"}:
         return "subnormal numbers are not flushed to zero: write .ftz, or state ftz='allowed'"
     return ""

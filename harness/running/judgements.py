@@ -194,7 +194,7 @@ def index_hint(case: Case, input_set: str, words: str) -> str:
         return ""
     name = free[0]
     return (
-        f"{input_set} gives {', '.join(free)} any bits; state the range of an index with "
+        f"if an input is that index: {input_set} gives {', '.join(free)} any bits; state the range of an index with "
         f'where={{"{name}": Domain("...", lambda v: v["{name}"] < ...)}}, or by where={{"{name}": generated}} and '
         "generate="
     )

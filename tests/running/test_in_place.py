@@ -292,7 +292,9 @@ def test_an_index_out_of_range_gets_a_hint_to_use_where(run_cases, pytester):
     said: dict[tuple[str, str], list[str]] = {}
     for r in found:
         said.setdefault((r["key"]["case"].partition(".")[2], r["key"]["variant"]), []).append(r.get("message", ""))
-    hint = 'edges/1 gives at, v any bits; state the range of an index with where={"at": Domain('
+    hint = (
+        'if an input is that index: edges/1 gives at, v any bits; state the range of an index with where={"at": Domain('
+    )
     assert any(hint in text and "out of bounds" in text for text in said["free", "reads"])
     assert any(hint in text and "error: reference placed raised" in text for text in said["free", "counts"])
     assert not any(said["bound", "reads"])  # this variant passes
