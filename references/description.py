@@ -55,6 +55,16 @@ class Format:
     def __str__(self) -> str:
         return self.name
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """One line for notebooks: "float32: 1 sign, 8 exponent and 23 significand bits, in uint32"."""
+        one = self.single
+        if one.is_float:
+            bits = f"{int(one.has_sign)} sign, {one.exponent_bits} exponent and {one.mantissa_bits} significand bits"
+        else:
+            bits = f"{one.code_bits} bits, {'with' if one.kind == 'signed' else 'without'} a sign"
+        many = f"{self.codes_per_unit} times {one.name}, {bits} each" if self.codes_per_unit > 1 else bits
+        printer.text(f"{self.name}: {many}, in {self.storage}")
+
     @property
     def scalar(self) -> Scalar:
         """A scalar of this format, which is passed to a kernel by value."""
@@ -179,6 +189,9 @@ class Scalar:
 
     format: Format
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(f"{self.format.name}, by value")
+
 
 @dataclass(frozen=True)
 class Shaped:
@@ -199,6 +212,9 @@ class Shaped:
 
     def __str__(self) -> str:
         return f"{self.format.name}[{', '.join(map(str, self.dims)) or '()'}]"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(str(self))
 
     @property
     def names(self) -> frozenset[str]:

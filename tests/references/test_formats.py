@@ -296,3 +296,20 @@ def test_dimensions_round(dim: str, size: int) -> None:
 def test_other_functions_in_dimensions_are_refused(dim: str) -> None:
     with pytest.raises(ValueError, match=r"dimension|no size given"):
         F32[dim].shape({"N": 37})
+
+
+@pytest.mark.parametrize(
+    ("shown", "line"),
+    [
+        (formats.F32, "float32: 1 sign, 8 exponent and 23 significand bits, in uint32"),
+        (formats.UE8M0, "ue8m0: 0 sign, 8 exponent and 0 significand bits, in uint8"),
+        (formats.E2M1X2, "e2m1x2: 2 times e2m1, 1 sign, 2 exponent and 1 significand bits each, in uint8"),
+        (formats.U16, "uint16: 16 bits, without a sign, in uint16"),
+        (formats.BF16["M", "N/2"], "bfloat16[M, N/2]"),
+        (formats.I32.scalar, "int32, by value"),
+    ],
+    ids=str,
+)
+def test_a_notebook_shows_one_line(shown: object, line: str) -> None:
+    pretty = pytest.importorskip("IPython.lib.pretty", reason="IPython is not installed; it shows the lines")
+    assert pretty.pretty(shown) == line
