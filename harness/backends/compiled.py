@@ -239,6 +239,12 @@ def outputs_when_fused(job: Job, kernel: CompiledKernel, fuse: Fuse, limit: floa
     return _launch(job, kernel, fuse=fuse, limit=limit).outputs
 
 
+def outputs_of_text(job: Job, kernel: CompiledKernel, ptx: str, limit: float) -> dict[str, Any]:
+    """The outputs of a job with another PTX text of its kernel, unfused. Raises PtxError."""
+    changed = replace(kernel, compilation=replace(kernel.compilation, ptx=ptx))
+    return _launch(job, changed, fuse=False, limit=limit).outputs
+
+
 def _approximate_outputs(kernel: CompiledKernel, loaded: Kernel) -> dict[str, tuple[str, ...]]:
     """For each output that may depend on approximate instructions, the names of these instructions."""
     from ptxdiff.emulator import approximate_tensors

@@ -35,6 +35,8 @@ Mask = NDArray[np.bool_]
 Units = Mapping[str, NDArray[np.generic]]
 
 KEPT_OFFENDERS = 8
+_LEAST_LEFT = 16
+"""Fewer wrong codes than this may equal the input's by chance."""
 
 
 @dataclass
@@ -129,6 +131,7 @@ def judge(case: Case, policy: Policies, inputs: Units, outputs: Units, pack: int
     if case.in_place:
         judgement.needed = _needed(case, policy, inputs, input_codes, got)
         judgement.notes += _unwritten_notes(case, input_codes, differing)
+        judgement.cause = judgement.cause or _left_as_they_were(case, input_codes, differing)
     return judgement
 
 
@@ -195,6 +198,18 @@ def _unwritten_notes(case: Case, codes: Mapping[str, Codes], compared: Sequence[
             if left:
                 notes.append(f"{left} of {wrong} wrong codes of {output.name} are what the input has: never written?")
     return notes
+
+
+def _left_as_they_were(case: Case, codes: Mapping[str, Codes], compared: Sequence[Compared]) -> str:
+    """The cause if every wrong code is one that the tensor had before the launch, 16 or more of them; "" otherwise."""
+    wrong = [o for o in compared if o.failing.any()]
+    if sum(int(o.failing.sum()) for o in wrong) < _LEAST_LEFT:
+        return ""
+    for output in wrong:
+        if output.name not in case.in_place or (output.got != codes[output.name].reshape(-1))[output.failing].any():
+            return ""
+    names = " and ".join(output.name for output in wrong)
+    return f"all wrong codes of {names} are what the tensor had before: is a store missing?"
 
 
 def _judged_at(case: Case, policy: Policies, inputs: Units, output: Compared) -> Mask | None:

@@ -1,14 +1,15 @@
 """A change of one word of asm that makes all its wrong results right, found by running the asm with it.
 
 Nothing is inferred from the difference of the bits: a change is named only if the emulator computes what is expected
-with it, on every input of the set. It is a place to look at, and decides no verdict.
+with it, on every input of the set. It is a place to look at, and decides no verdict. Asm in a whole kernel is changed
+in the kernel's PTX, wherever the compiler put it.
 """
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,10 +20,11 @@ from ptxdiff.jobs import Job
 from ptxdiff.judging.judge import Judgement, judge
 from ptxdiff.model.arguments import format_of
 from ptxdiff.model.derive import DerivationError, asm_form
+from ptxdiff.model.dialect import AsmCall
 from ptxdiff.model.match import DomainError
 from ptxdiff.model.policies import Policies
 from ptxdiff.model.reference import ReferenceFault
-from ptxdiff.model.variants import AsmVariant, CaseError
+from ptxdiff.model.variants import AsmVariant, CaseError, KernelVariant
 
 _LEAST = 16
 """Fewer different inputs with wrong results than this fit too many changes: a replay, for example, has one."""
@@ -30,6 +32,14 @@ _SOME = 64
 """Inputs on which every change is tried first, the wrong ones before others; only what passes there runs on all."""
 _MOST = 256
 """Changes that are tried for a variant."""
+_LEAST_BITS = 64
+"""Wrong results of a whole kernel with fewer bits than this, all together, fit too many changes."""
+_MOST_IN_KERNELS = 96
+"""Changes that are tried for a whole kernel, which runs anew for each."""
+_MOST_LINES = 4000
+"""Lines of PTX of a kernel that is run with changes."""
+_SECONDS = 2.0
+"""The longest run of a kernel with a change."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +66,8 @@ class Repairs:
     def cause(self, job: Job, judgement: Judgement) -> str:
         """The change in words, if one makes this result right; "" otherwise."""
         variant, setup = job.variant, job.setup
+        if isinstance(variant, KernelVariant):
+            return self._in_kernel(job, judgement)
         if not isinstance(variant, AsmVariant) or variant.convention != "triton" or setup.context != "straight":
             return ""
         if not job.case.elementwise or not job.inputs or judgement.different < _LEAST:
@@ -81,6 +93,45 @@ class Repairs:
             return ""
         return f"all results are right with {repair.words}"
 
+    def _in_kernel(self, job: Job, judgement: Judgement) -> str:
+        from ptxdiff.backends.compiled import CompiledKernel, compile_job
+
+        kernel = compile_job(job)
+        if not isinstance(kernel, CompiledKernel) or not judgement.compared:
+            return ""
+        made = kernel.compilation
+        wrong = sum(int(output.failing.sum()) * output.fmt.code_bits for output in judgement.compared.values())
+        if wrong < _LEAST_BITS or made.ptx.count("\n") > _MOST_LINES:
+            return ""
+        key = tuple((call.place, call.text) for call in made.asm)
+        known = _KNOWN_IN_KERNELS.get(key)
+        changes = (
+            [known]
+            if known
+            else itertools.islice(_changes(made.asm), 0 if key in _KNOWN_IN_KERNELS else _MOST_IN_KERNELS)
+        )
+        found = next((change for change in changes if self._right_in_kernel(job, kernel, *change)), None)
+        if key not in _KNOWN_IN_KERNELS:
+            _KNOWN_IN_KERNELS[key] = found
+        if found is None:
+            return ""
+        call, repair = found
+        return f"all results are right with {repair.words} of the asm" + (f" at {call.place}" if call.place else "")
+
+    def _right_in_kernel(self, job: Job, kernel: Any, call: AsmCall, repair: Repair) -> bool:
+        """Whether all results are right with a change of every copy of an asm block."""
+        from ptxdiff.backends.compiled import outputs_of_text
+        from ptxdiff.emulator import PtxError
+
+        ptx = replaced(kernel.compilation.ptx, call.text, repair.applied(call.text))
+        if ptx == kernel.compilation.ptx:
+            return False
+        try:
+            outputs = outputs_of_text(job, kernel, ptx, _SECONDS)
+            return judge(job.case, self.policy, job.inputs, outputs, job.setup.pack).passed
+        except (PtxError, ReferenceFault, DomainError, ValueError):
+            return False
+
     def _right(self, job: Job, pack: int, repair: Repair, chosen: Any) -> bool:
         """Whether all results are right with a change. chosen: numbers of the inputs; None for all."""
         from ptxdiff.backends.snippet import run_once
@@ -98,6 +149,44 @@ class Repairs:
             return judge(job.case, self.policy, units, outputs, job.setup.pack).passed
         except (PtxError, CaseError, DerivationError, ReferenceFault, DomainError, ValueError):
             return False
+
+
+_KNOWN_IN_KERNELS: dict[tuple[tuple[str, str], ...], tuple[AsmCall, Repair] | None] = {}
+"""What made a kernel with these blocks of asm right, so that it is searched once and not for each target."""
+
+
+def _changes(calls: Iterable[AsmCall]) -> Iterator[tuple[AsmCall, Repair]]:
+    """Changes of each block of a kernel, one of each block by turns."""
+    turns = [zip(itertools.repeat(call), repairs(call.text), strict=False) for call in dict.fromkeys(calls)]
+    for round_ in itertools.zip_longest(*turns):
+        yield from filter(None, round_)
+
+
+_OPERAND = re.compile(r"\$(\d+)")
+
+
+def replaced(ptx: str, old: str, new: str) -> str:
+    """PTX in which every block of inline asm that a compiler made of the text `old` is made of `new`.
+
+    Both have operands as `$0`. The operands in the PTX stay. Texts with other uses of `$` are found nowhere.
+    """
+    numbers: list[str] = []
+
+    def captured(part: str) -> str:
+        if not (match := _OPERAND.fullmatch(part)):
+            return r"\s+".join(map(re.escape, re.split(r"\s+", part)))
+        if match[1] in numbers:
+            return f"(?P=operand{match[1]})"
+        numbers.append(match[1])
+        return rf"(?P<operand{match[1]}>[%\w.+-]+?)"
+
+    pattern = "".join(captured(part) for part in re.split(r"(\$\d+)", old.strip()))
+    block = re.compile(rf"(?P<begin>// begin inline asm\s+){pattern}(?P<end>\s+// end inline asm)")
+
+    def rewritten(match: re.Match[str]) -> str:
+        return match["begin"] + _OPERAND.sub(lambda m: match[f"operand{m[1]}"], new.strip()) + match["end"]
+
+    return block.sub(rewritten, ptx)
 
 
 def _wrong(job: Job, judgement: Judgement) -> NDArray[np.bool_]:
@@ -128,6 +217,7 @@ _ROUNDING = re.compile(r"\.(rn|rz|rm|rp)(?=\.)")
 _FTZ = re.compile(r"\.ftz(?=\.)")
 _STATEMENT = re.compile(r"(?P<opcode>[a-z]\w*)(?P<modifiers>(?:\.\w+)+)\s+(?P<operands>[^;{}\[\]]+?)\s*(?:;|$)", re.M)
 _TAKES_FTZ = frozenset({"add", "sub", "mul", "fma", "mad", "min", "max", "abs", "neg", "setp", "ex2", "rcp", "sqrt"})
+_SIGN = re.compile(r"(?<=\.)[us](?=(?:8|16|32|64)\b)")
 _TYPE = re.compile(r"\.(f32|f16x2|f16)\b")
 _INTEGER = re.compile(r"0[xX][0-9a-fA-F]+|\d+")
 _ROUND_TO_NEAREST = frozenset({"add", "sub", "mul"})
@@ -135,7 +225,10 @@ _ROUND_TO_NEAREST = frozenset({"add", "sub", "mul"})
 
 
 def repairs(text: str) -> Iterator[Repair]:
-    """Changes of one word: rounding, `.ftz`, two sources exchanged, one bit of a constant, or one more or less."""
+    """Changes of one word: rounding, `.ftz`, a type with or without sign, two sources exchanged, and of a constant one
+    more or less, two digits side by side exchanged, or one bit. The first change of each constant comes before the
+    second of any."""
+    constants: list[Iterator[Repair]] = []
     for match in _STATEMENT.finditer(text):
         line = text.count("\n", 0, match.start()) + 1
         opcode, modifiers = match["opcode"], match["modifiers"]
@@ -151,13 +244,19 @@ def repairs(text: str) -> Iterator[Repair]:
                 other[i], other[j] = names[j], names[i]
                 change = f"{names[i]} and {names[j]} exchanged in {opcode}{modifiers} on line {line}"
                 yield Repair(start, match.end("operands"), ", ".join(other), change)
-        for k in range(1, len(names)):
-            if _INTEGER.fullmatch(names[k]):
-                for constant in _beside(names[k]):
-                    change = f"{constant} instead of {names[k]} in {opcode}{modifiers} on line {line}"
-                    yield Repair(
-                        start, match.end("operands"), ", ".join([*names[:k], constant, *names[k + 1 :]]), change
-                    )
+        constants += [
+            _other_constants(match, names, k, line) for k in range(1, len(names)) if _INTEGER.fullmatch(names[k])
+        ]
+    for turn in itertools.zip_longest(*constants):
+        yield from filter(None, turn)
+
+
+def _other_constants(match: re.Match[str], names: list[str], k: int, line: int) -> Iterator[Repair]:
+    """Changes of the constant that is operand `k` of a statement."""
+    for constant in _beside(names[k]):
+        change = f"{constant} instead of {names[k]} in {match['opcode']}{match['modifiers']} on line {line}"
+        new = ", ".join([*names[:k], constant, *names[k + 1 :]])
+        yield Repair(match.start("operands"), match.end("operands"), new, change)
 
 
 def _modified(opcode: str, modifiers: str) -> Iterator[str]:
@@ -171,11 +270,23 @@ def _modified(opcode: str, modifiers: str) -> Iterator[str]:
         yield modifiers[: ftz.start()] + modifiers[ftz.end() :]
     elif opcode in _TAKES_FTZ and (kind := _TYPE.search(modifiers)):
         yield modifiers[: kind.start()] + ".ftz" + modifiers[kind.start() :]
+    for sign in _SIGN.finditer(modifiers):
+        yield modifiers[: sign.start()] + {"u": "s", "s": "u"}[sign[0]] + modifiers[sign.end() :]
 
 
 def _beside(constant: str) -> Iterator[str]:
-    """The constant with one bit of 32 changed, the lowest first, and those before and after it."""
+    """The constant with one more and one less, with digits exchanged, and with one bit of 32 changed, the lowest
+    first."""
     digits = len(constant) - 2 if constant.lower().startswith("0x") else 0
     value = int(constant, 16 if digits else 10)
-    others = dict.fromkeys([*(value ^ 1 << k for k in range(32)), value + 1, max(value - 1, 0)])
+    others = dict.fromkeys(
+        [value + 1, max(value - 1, 0), *_exchanged_digits(value, digits), *(value ^ 1 << k for k in range(32))]
+    )
     yield from (f"0x{other:0{digits}x}" if digits else str(other) for other in others if other != value)
+
+
+def _exchanged_digits(value: int, digits: int) -> Iterator[int]:
+    """A number of some hexadecimal digits with two digits side by side exchanged."""
+    for k in range(0, 4 * (digits - 1), 4):
+        different = (value >> k ^ value >> k + 4) & 15
+        yield value ^ (different << k | different << k + 4)

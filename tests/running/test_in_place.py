@@ -112,6 +112,9 @@ def test_right_kernels_pass_and_all_others_fail(run_cases, pytester):
     words = {r["key"]["variant"]: r["message"] for r in found if r["verdict"] == "fail"}
     assert re.search(r"(\d+) of \1 wrong codes of x are what the input has: never written\?", words["nothing"])
     assert "never written" not in words["twice"]
+    first = {(r["key"]["variant"], r["message"].partition("\n")[0]) for r in found if r["verdict"] == "fail"}
+    missing = "all wrong codes of x are what the tensor had before: is a store missing?"
+    assert {variant for variant, line in first if missing in line} == {"nothing", "no programs"}
     assert "d is an input and" in words["into the input"]
     assert "out of bounds: 4 bytes at offset 160 of x" in words["beyond"]
     dumped = next((pytester.path / "dump").glob("*nothing*random*.npz"))

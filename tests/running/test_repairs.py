@@ -6,8 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import triton
+import triton.language as tl
 
-from ptxdiff import Case, asm
+from ptxdiff import Case, asm, kernel
 from ptxdiff.backends import create
 from ptxdiff.jobs import Job, Setup
 from ptxdiff.judging.judge import judge
@@ -34,6 +36,26 @@ def flushing_mul(a, b):
 
 def masked(x):
     return x & 0xFF
+
+
+@triton.jit
+def low_bytes(x_ptr, d_ptr):
+    lane = tl.arange(0, 256)
+    d = tl.inline_asm_elementwise(
+        "{ .reg .b32 t; prmt.b32 t, $1, $1, 0x4410; and.b32 $0, t, 0xff; }", "=r,r", [tl.load(x_ptr + lane)],
+        dtype=tl.uint32, is_pure=True, pack=1,
+    )  # fmt: skip
+    tl.store(d_ptr + lane, d)
+
+
+@triton.jit
+def high_bytes(x_ptr, d_ptr):
+    lane = tl.arange(0, 256)
+    d = tl.inline_asm_elementwise(
+        "{ .reg .b32 t; prmt.b32 t, $1, $1, 0x4401; and.b32 $0, t, 0xff; }", "=r,r", [tl.load(x_ptr + lane)],
+        dtype=tl.uint32, is_pure=True, pack=1,
+    )  # fmt: skip
+    tl.store(d_ptr + lane, d)
 
 
 def results(reference, text, *, fmt=F32, stop=False, **options):
@@ -111,3 +133,50 @@ def test_one_wrong_input_many_times_names_nothing():
         found = judge(case, policy, job.inputs, {"d": x & np.uint32(0x7F)})
         assert found.different == 64
         assert repairs.Repairs(policy).cause(job, found) == says
+
+
+def results_of_kernel(function):
+    case = Case(
+        inputs={"x_ptr": U32["N"]}, outputs={"d_ptr": U32["N"]}, reference=masked, sizes=[{"N": 256}],
+        variants={"v": kernel(function, grid=(1,))},
+    )  # fmt: skip
+    item = Item(LoadedCase(case, "c", "case", Path("c.py"), ""), "v", "sm_90a", "emulator")
+    return run_item(item, create("emulator"), "quick")
+
+
+def test_a_wrong_word_of_asm_in_a_kernel_is_named_with_its_line():
+    assert results_of_kernel(low_bytes).verdict == "pass"
+    (cause,) = causes(results_of_kernel(high_bytes))
+    assert cause.startswith("all results are right with 0x4400 instead of 0x4401 in prmt.b32 on line 1 of the asm at ")
+    assert "test_repairs.py:" in cause
+
+
+COMPILED = """
+\t// begin inline asm
+\tadd.u32 %r1, %r2, 3; mul.lo.u32 %r1, %r1, %r2;
+\t// end inline asm
+\tadd.u32 %r1, %r2, 3;
+\t// begin inline asm
+\tadd.u32 %r7, 5, 3; mul.lo.u32 %r7, %r7, 5;
+\t// end inline asm
+\t// begin inline asm
+\tadd.u32 %r7, 5, 3; mul.lo.u32 %r7, %r7, 6;
+\t// end inline asm
+"""
+
+
+def test_every_block_of_a_text_is_replaced_and_nothing_else():
+    old = "add.u32 $0, $1, 3; mul.lo.u32 $0, $0, $1;"
+    new = "add.u32 $0, $1, 4; mul.lo.u32 $0, $1, $0;"
+    assert repairs.replaced(COMPILED, old, new) == (
+        COMPILED.replace("add.u32 %r1, %r2, 3; mul.lo.u32 %r1, %r1", "add.u32 %r1, %r2, 4; mul.lo.u32 %r1, %r1")
+        .replace("mul.lo.u32 %r1, %r1, %r2", "mul.lo.u32 %r1, %r2, %r1")
+        .replace("add.u32 %r7, 5, 3; mul.lo.u32 %r7, %r7, 5", "add.u32 %r7, 5, 4; mul.lo.u32 %r7, 5, %r7")
+    )  # fmt: skip
+    assert repairs.replaced(COMPILED, old.replace("3", "9"), new) == COMPILED
+
+
+def test_digits_side_by_side_are_exchanged_and_no_change_comes_twice():
+    words = [repair.words.partition(" instead")[0] for repair in repairs.repairs("prmt.b32 $0, $1, $2, 0x7326;")]
+    assert "0x7362" in words
+    assert len(words) == len(set(words))
