@@ -246,6 +246,24 @@ def test_without_a_gpu_its_items_skip_and_nothing_ran_is_not_green(run_cases, mo
     assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
 
 
+EXCHANGE = """
+from ptxdiff import Case, asm
+from ptxdiff.references.formats import U32
+
+case = Case(
+    inputs={"x": U32}, outputs={"y": U32}, reference=lambda x: x,
+    variants={"v": asm("shfl.sync.bfly.b32 $0, $1, 0, 31, -1;", "=r,r")},
+)
+"""
+
+
+def test_the_end_of_a_run_says_why_something_was_not_run_and_what_to_do(run_cases):
+    result = run_cases("--ptx-backend=emulator", "--ptx-target=sm_80", exchange=EXCHANGE)
+    result.stdout.fnmatch_lines(
+        ["not run: 1 (emulator): *shfl.sync.bfly.b32 is an exchange*; give a whole kernel that has it: kernel(...) or*"]
+    )
+
+
 def test_require_gpu_turns_the_missing_gpu_into_a_failure(run_cases, monkeypatch):
     monkeypatch.setattr("ptxdiff.running.collection.gpus", lambda: ())
     result = run_cases("--ptx-backend=gpu", "--ptx-require-gpu", flip=RIGHT)

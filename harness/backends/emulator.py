@@ -167,7 +167,7 @@ def _refusal(job: Job, variant: AsmVariant) -> Outcome | None:
     except UnsupportedOnTarget as e:
         return Outcome("unsupported", error_line(e))
     except NotElementwise as e:
-        return Outcome("not run", error_line(e))
+        return Outcome("not run", f"{error_line(e)}; give a whole kernel that has it: kernel(...) or ptx(...)")
     except (PtxError, CaseError) as e:
         return Outcome("error", error_line(e))
     return None

@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from ptxdiff.running.assemblers import Chosen
     from ptxdiff.running.item import Item
 
+REASONS_SHOWN = 3
+"""Reasons for results that were not run, the most frequent first, which the end of a run prints."""
 DIED = "the process that ran it died: killed, out of memory, or crashed; --ptx-resume runs it again"
 
 
@@ -66,6 +68,7 @@ class Recorder:
         self.started = time.time()
         self.writer: Writer | None = None
         self.verdicts: Counter[str] = Counter()
+        self.not_run: Counter[tuple[str, str]] = Counter()
         self.evidence: Counter[str] = Counter()
         self.reused: Counter[str] = Counter()
         self.reusable = False  # whether this run stored something that a later run may reuse
@@ -161,6 +164,8 @@ class Recorder:
                 named = ("key", "verdict", "expected_failure", "diagnosis", "ptxas")
                 self.assembled.append(Result(**{name: getattr(r, name) for name in named}))
             self.verdicts["expected failure" if r.expected_failure else r.verdict] += 1
+            if r.verdict == "not run":
+                self.not_run[r.key.backend, r.words.replace(r.key.target, "sm_…")] += 1
             if r.outputs_digest:  # of each result, only what the comparison of outputs needs
                 kept = ("key", "verdict", "expected_failure", "inputs_digest", "outputs_digest", "fingerprint")
                 self.results.append(Result(**{name: getattr(r, name) for name in kept}))
@@ -336,6 +341,10 @@ class Recorder:
         counts = [f"{self.verdicts[v]} {v}{evidence.get(v, '')}" for v in verdicts]
         if counts:
             terminalreporter.write_line("results: " + ", ".join(counts))
+        for (backend, reason), count in self.not_run.most_common(REASONS_SHOWN):
+            terminalreporter.write_line(terminal(f"not run: {count} ({backend}): {reason or 'no reason recorded'}"))
+        if len(self.not_run) > REASONS_SHOWN:
+            terminalreporter.write_line(f"and {len(self.not_run) - REASONS_SHOWN} more reasons, which -rs shows")
         if self.blocks.words and self.config.get_verbosity() < 2:
             terminalreporter.write_line(self.blocks.words)
         if count := self.reused.total():

@@ -187,7 +187,7 @@ def test_tritons_form_runs():
 @pytest.mark.parametrize(
     ("variant", "words"),
     [
-        (asm("neg.f16 %0, %x;", '"=h"(y) : "h"(x)', convention="cuda"), "%x is written %%x"),
+        (asm("neg.f16 %0, %x1;", '"=h"(y) : "h"(x)', convention="cuda"), "%x1 is written %%x1"),
         (asm("{ neg.f16 $0, $2; neg.f16 $1, $3; }", pack=2, convention="llvm"), "constraints= is missing"),
         (
             asm("neg.f16 %0, %1;", '"=h"(x) : "h"(y)', convention="cuda"),

@@ -114,6 +114,8 @@ class Resolver:
             message = f"operand {shown} does not exist"
         else:
             message = f"no register {shown} is declared here"
+            if shown[:1] == "%" and shown[1:].isdigit() and self.scope.register(f"{OPERAND}0"):
+                message += f"; CUDA C++ writes operands so: write ${shown[1:]}, or give convention='cuda'"
         raise self.error(OperandError, message, node.offset)
 
     def elements(self, node: Operand, count: int) -> list[Operand]:

@@ -22,6 +22,7 @@ CONVENTIONS: tuple[Convention, ...] = get_args(Convention)
 _PERCENT = re.compile(
     r"%(?:(?P<itself>[%{|}])|(?P<unique>=)|(?P<number>\d+)|\[(?P<name>\w+)\])|(?P<dollar>\$)|(?P<stray>%)", re.ASCII
 )
+_STATEMENT = re.compile(r"\s*(?:__)?asm(?:__)?\b[\s\w]*\(")
 _OPERAND = re.compile(r'(?:\[(\w+)\]\s*)?"([^"]*)"\s*(?:\((.*)\))?', re.S)
 _NUMBER = re.compile(r"[-+]?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|[0-9]+)[uUlL]*")
 
@@ -74,6 +75,11 @@ def spelled(asm: str, constraints: str, convention: str, *, lenient: bool = Fals
     can report it. Otherwise such text raises BindingError with its place.
     """
     check_convention(convention)
+    if not lenient and isinstance(asm, str) and _STATEMENT.match(asm):
+        raise BindingError(
+            "the text is a C++ statement, asm(...): give what it has between its quotation marks as the text, and its "
+            "operands as constraints=, with convention='cuda'; several statements become one block"
+        )
     if convention != "cuda":
         return Spelled(asm, constraints)
     if not isinstance(asm, str) or not isinstance(constraints, str):
@@ -141,6 +147,8 @@ def _piece(source: Source, found: re.Match[str], places: Sequence[str], names: d
             have = f"the statement has {len(places)} operands, %0 to %{len(places) - 1}" if places else "there are none"
             raise refuse(f"operand %{found['number']} does not exist: {have}")
         return places[number]
+    if re.match(r"%[A-Za-z](?!\d)", source.text[found.start() :]):
+        return "%"  # nvcc 13.0 leaves it as it stands, and takes a letter before a number for an operand's modifier
     word = re.match(r"%[A-Za-z_][\w.]*", source.text[found.start() :])
     what = word[0] if word else "%"
     raise refuse(f"in a CUDA statement {what} is written %{what}: a single % comes before an operand's number")

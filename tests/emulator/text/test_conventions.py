@@ -168,7 +168,8 @@ def test_no_operands_before_the_first_colon():
 @pytest.mark.parametrize(
     ("asm", "constraints", "words"),
     [
-        ("mov.u32 %0, %tid.x;", '"=r"(y)', "line 1, column 13: in a CUDA statement %tid.x is written %%tid.x"),
+        ("mov.u32 %0, %r1;", '"=r"(y)', "line 1, column 13: in a CUDA statement %r1 is written %%r1"),
+        ("mov.u32 %0, %_x;", '"=r"(y)', "line 1, column 13: in a CUDA statement %_x is written %%_x"),
         ("mov.u32 %0, %3;", '"=r"(y) : "r"(x)', "operand %3 does not exist: the statement has 2 operands, %0 to %1"),
         ("mov.u32 %0, %[x];", '"=r"(y) : "r"(x)', "no operand is named"),
         ("mov.u32 %0, %1;", '"r"(x)', "an output is written"),
@@ -182,6 +183,14 @@ def test_no_operands_before_the_first_colon():
 def test_wrong_cuda_is_refused_with_its_place(asm, constraints, words):
     with pytest.raises(PtxError, match=words):
         emulate(asm, constraints, [np.uint32([1])], "uint32", convention="cuda")
+
+
+@pytest.mark.parametrize("convention", ["triton", "llvm", "cuda"])
+@pytest.mark.parametrize("begin", ["asm volatile(", "asm(", "__asm__ __volatile__ (", "\n  asm\tvolatile ("])
+def test_a_whole_statement_of_cplusplus_is_told_from_its_text(convention, begin):
+    statement = begin + '"mov.u32 %0, %1;" : "=r"(y) : "r"(x));'
+    with pytest.raises(BindingError, match=r"the text is a C\+\+ statement.*between its quotation marks"):
+        emulate(statement, '"=r"(y) : "r"(x)', [np.uint32([1])], "uint32", convention=convention)
 
 
 def test_cuda_in_tritons_convention_names_the_right_convention():
@@ -262,11 +271,16 @@ def test_escapes_and_dialect_braces(asm, convention, value):
         ("mov.b32 $0, $10;", "=r,r", "triton", r"\$10 does not exist"),  # not $1 and a zero
         ("mov.b32 $0, ${1}0;", "=r,r", "triton", "runs into the text"),
         ("mov.b32 %0, %10;", "=r,r", "cuda", "%10 does not exist"),
-        ("mov.b32 %0, %1;", "=r,r", "triton", "no register %1"),
+        (
+            "mov.b32 %0, %1;",
+            "=r,r",
+            "triton",
+            r"no register %1 is declared here; CUDA C\+\+ writes .* write \$1, or give",
+        ),
         ("mov.b32 %0, %1;", "=r,r", "llvm", "no register %1"),
         ("mov.b32 $0, $1;", "=r,r", "cuda", r"\$0 is written %0"),
         ("mov.b32 $0, %%tid.x;", "=r,r", "triton", "%"),
-        ("mov.b32 %0, %tid.x;", "=r,r", "cuda", "%%tid"),
+        ("mov.b32 %0, %tid1;", "=r,r", "cuda", "no register %tid1"),
         ("mov.b32 %0, %x1;", "=r,r", "cuda", "%%x1"),  # GCC's operand modifiers
         ("add.u32 $0, $1, ${1:n};", "=r,r", "triton", "':n'"),  # LLVM's: the negative of a constant
         ("mov.b32 $0, ${1:h};", "=r,r", "llvm", "':h'"),
@@ -282,6 +296,13 @@ def test_escapes_and_dialect_braces(asm, convention, value):
 def test_spellings_of_another_convention_are_refused(asm, constraints, convention, words):
     with pytest.raises(PtxError, match=words):
         emulate(asm, constraints, [ONE, ONE] if "+" in constraints else [ONE], "uint32", convention=convention)
+
+
+@pytest.mark.parametrize("percent", ["%%", "%"])
+def test_a_single_percent_sign_before_a_word_stands_in_cuda(percent):
+    """nvcc 13.0 gives `%v` where the statement has `%v` or `%%v`."""
+    text = "{ .reg .b32 %v; add.u32 %v, %1, 1; mov.b32 %0, %v; }".replace("%v", f"{percent}v")
+    assert run(text, "=r,r", [ONE], "cuda") == run("add.u32 $0, $1, 1;", "=r,r", [ONE], "triton")
 
 
 def test_read_write_operands_count_once_in_the_text_and_their_values_come_last():
