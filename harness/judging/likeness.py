@@ -20,6 +20,7 @@ from ptxdiff.model.arguments import format_of
 from ptxdiff.model.case import Case
 from ptxdiff.model.policies import Policies
 from ptxdiff.model.reference import ReferenceFault
+from ptxdiff.references.formats import is_subnormal, is_zero
 
 Codes = NDArray[np.int64]
 
@@ -62,16 +63,21 @@ def likely_cause(
 
 
 def _flushed(policy: Policies, wrong: Sequence[Compared]) -> str:
-    """Every wrong code is explained by a flush of subnormal numbers, or by the lack of one."""
+    """Every wrong code is a zero for a subnormal number that may not be flushed, or the other way round.
+
+    Code that gives some subnormal numbers flushes none: there a zero has another cause.
+    """
     if any((o.difference[o.failing] != Difference.FLUSH).any() for o in wrong):
         return ""
     words = {policy.ftz.get(o.name, "never") for o in wrong}
-    if words == {"never"}:
+    zeros = {flag for o in wrong for flag in is_zero(o.fmt, o.got[o.failing]).tolist()}
+    kept = any(is_subnormal(o.fmt, o.got).any() for o in wrong)
+    if words == {"never"} and zeros == {True} and not kept:
         return (
             "subnormal numbers count as zero: write it without .ftz (without one, an intermediate value underflows), "
             "or state ftz='allowed'"
         )
-    if words == {"required"}:
+    if words == {"required"} and zeros == {False}:
         return "subnormal numbers are not flushed to zero: write .ftz, or state ftz='allowed'"
     return ""
 

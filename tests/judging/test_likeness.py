@@ -59,6 +59,14 @@ def test_flushes_are_named_by_what_the_policy_says(ftz, flushes, words):
     assert of_two(wrong, ftz=ftz, a=SMALL, b=zero).cause == ""
 
 
+def test_zeros_beside_subnormal_numbers_are_no_flush():
+    """As of an approximate instruction whose result is one unit off, next to zero."""
+    zero = np.zeros_like(SMALL)
+    some = np.where(np.arange(400) < 40, zero, SMALL)
+    assert of_two(some, a=SMALL, b=zero).cause == ""
+    assert of_two(zero, a=SMALL, b=zero).cause
+
+
 @triton.jit
 def total(x_ptr, y_ptr):
     lane = tl.arange(0, 32)
