@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxdiff.judging.differences import Difference, classify_differences
+from ptxdiff.judging.differences import Difference, classify_differences, signed_steps
 from ptxdiff.judging.evaluate import accepted
 from ptxdiff.judging.offenders import Compared
 from ptxdiff.model.arguments import format_of
@@ -77,9 +77,24 @@ def _flushed(policy: Policies, wrong: Sequence[Compared]) -> str:
             "subnormal numbers count as zero: write it without .ftz (without one, an intermediate value underflows), "
             "or state ftz='allowed'"
         )
+    if zeros == {True} and all(_next_to_zero(policy, o) for o in wrong):
+        bound = f"{float(policy.match[wrong[0].name].bound):g}"
+        return (
+            f"results next to zero are zero, within {bound} ulp: if they may underflow, state "
+            f"ulp({bound}, underflow=True)"
+        )
     if words == {"required"} and zeros == {False}:
         return "subnormal numbers are not flushed to zero: write .ftz, or state ftz='allowed'"
     return ""
+
+
+def _next_to_zero(policy: Policies, output: Compared) -> bool:
+    """Whether every wrong code is a zero, and the right one no farther from it than the bound allows."""
+    match = policy.match[output.name]
+    if match.kind != "ulp" or match.underflow:
+        return False
+    expected, got = output.expected[output.failing], output.got[output.failing]
+    return bool((abs(signed_steps(output.fmt, expected, got)) <= match.bound).all())
 
 
 def _exchanged_inputs(

@@ -118,7 +118,9 @@ def _offender_lines(offender: Offender, pack: int) -> list[str]:
     lines += [f"    {n:<{width}}  {b.bits}  {b.value}" for n, b in offender.inputs.items()]
     lines.append(f"    {'expected':<{width}}  {offender.expected.bits}  {offender.expected.value}")
     lines.append(f"    {'got':<{width}}  {offender.got.bits}  {offender.got.value}")
+    kept = offender.difference == "flush to zero" and offender.got.value.lstrip("-") != "0.0"
+    difference = "no flush to zero" if kept else offender.difference
     unit = "" if offender.difference == "value" else " ulp"  # for integers
     steps = "" if offender.ulp is None else f", {offender.ulp:+d}{unit}"
-    lines.append(f"    {'class':<{width}}  {offender.difference}{steps}")
+    lines.append(f"    {'class':<{width}}  {difference}{steps}")
     return lines

@@ -68,7 +68,7 @@ class Repairs:
         variant, setup = job.variant, job.setup
         if isinstance(variant, KernelVariant):
             return self._in_kernel(job, judgement)
-        if not isinstance(variant, AsmVariant) or variant.convention != "triton" or setup.context != "straight":
+        if not isinstance(variant, AsmVariant) or setup.context != "straight":
             return ""
         if not job.case.elementwise or not job.inputs or judgement.different < _LEAST:
             return ""
@@ -89,9 +89,9 @@ class Repairs:
                 None,
             )
         repair = self._known[pack]
-        if repair is None or not (searched or self._right(job, pack, repair, None)):
-            return ""
-        return f"all results are right with {repair.words}"
+        if repair is not None and (searched or self._right(job, pack, repair, None)):
+            return f"all results are right with {repair.words}"
+        return _depends_on_other_places(job, variant, wrong)
 
     def _in_kernel(self, job: Job, judgement: Judgement) -> str:
         from ptxdiff.backends.compiled import CompiledKernel, compile_job
@@ -198,6 +198,47 @@ def _wrong(job: Job, judgement: Judgement) -> NDArray[np.bool_]:
         if per and output.failing.size == count * per:
             wrong |= output.failing.reshape(count, per).any(axis=1)
     return wrong
+
+
+_PACKS = 64
+"""Packs, those with wrong results first, in which inputs of other places are changed."""
+_MOST_RUNS = 64
+"""Pairs of an input and a place that are changed."""
+
+
+def _depends_on_other_places(job: Job, variant: AsmVariant, wrong: NDArray[np.bool_]) -> str:
+    """The cause if the result of a place in a pack changes with an input of another place; "" if none does."""
+    from ptxdiff.backends.snippet import run_once
+    from ptxdiff.emulator import PtxError
+
+    pack = job.setup.pack
+    whole = wrong.size // pack
+    if pack < 2 or not whole:
+        return ""
+    order = np.argsort(~wrong[: whole * pack].reshape(whole, pack).any(axis=1), kind="stable")[:_PACKS]
+    given = {n: np.asarray(u).reshape(-1)[: whole * pack].reshape(whole, pack)[order] for n, u in job.inputs.items()}
+    alone = replace(job, setup=replace(job.setup, padding=None))
+    rng = np.random.default_rng(0)
+
+    def outputs(units: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        flat = {n: np.ascontiguousarray(u).reshape(-1) for n, u in units.items()}
+        made = run_once(alone, asm_form(job.case, variant, pack), flat, {})
+        return {n: np.asarray(u).reshape(-1, pack) for n, u in made.items()}
+
+    try:
+        expected = outputs(given)
+        for name, place in itertools.islice(itertools.product(given, range(pack)), _MOST_RUNS):
+            changed = given[name].copy()
+            own = changed.view(f"u{changed.itemsize}")
+            own[:, place] ^= rng.integers(1, 1 << 8 * own.itemsize - 1, len(own), dtype=own.dtype)
+            for output, units in outputs({**given, name: changed}).items():
+                bits = [u.view(f"u{u.itemsize}") for u in (np.ascontiguousarray(units), expected[output])]
+                moved = [k for k in np.flatnonzero((bits[0] != bits[1]).any(axis=0)).tolist() if k != place]
+                if moved:
+                    return f"{output} of place {moved[0]} in a pack depends on {name} of place {place}"
+    except (PtxError, CaseError, DerivationError, ValueError):
+        pass
+    return ""
 
 
 def _different(job: Job, wrong: NDArray[np.bool_]) -> int:

@@ -307,6 +307,7 @@ class _ItemRun:
         """Record the result of a judgement; of a failure, with its diagnosis and its message."""
         policy, target = self.plan.policy, self.plan.item.target
         against = self.record.against(item)
+        own = outcome
         outcome = replace(outcome, findings=outcome.findings + held_exactly(policy, outcome.approximate))
         if outcome.outputs or swept:
             self.judge.count(item.input_set, job, judgement)
@@ -316,7 +317,7 @@ class _ItemRun:
         passed = judgement.passed and not outcome.findings
         result = self.record.result(item, job, outcome, "pass" if passed else "fail", seconds, judgement, swept)
         if not passed:
-            alone = self.judge.passes_with_padding(job, outcome)
+            alone = own.findings == outcome.findings and self.judge.passes_with_padding(job, outcome)
             judgement.notes += [PADDING_NOTE] * alone
             judgement.notes += [PRUNED_NOTE] * getattr(self.plan.variant, "prunes", False)
             diagnosis = diagnose(job, outcome)

@@ -5,7 +5,7 @@ import pytest
 import triton
 import triton.language as tl
 
-from ptxdiff import Case, asm, kernel
+from ptxdiff import Case, asm, kernel, ulp
 from ptxdiff.judging.judge import Judgement, judge
 from ptxdiff.model.policies import policies
 from ptxdiff.references import arithmetic
@@ -65,6 +65,19 @@ def test_zeros_beside_subnormal_numbers_are_no_flush():
     some = np.where(np.arange(400) < 40, zero, SMALL)
     assert of_two(some, a=SMALL, b=zero).cause == ""
     assert of_two(zero, a=SMALL, b=zero).cause
+
+
+@pytest.mark.parametrize(("farthest", "named"), [(2, True), (3, False)])
+def test_zeros_for_numbers_within_the_bound_name_the_option_for_underflow(farthest, named):
+    case = Case(
+        inputs={"a": F32}, outputs={"d": F32}, reference=lambda a: a, match=ulp(2),
+        variants={"v": asm("mov.b32 $0, $1;")},
+    )  # fmt: skip
+    a = np.concatenate([np.arange(1, 401) % farthest + 1, SMALL]).astype(np.uint32)
+    got = np.where(a <= farthest, 0, a).astype(np.uint32)
+    cause = judge(case, policies(case, case.variants["v"]), {"a": a}, {"d": got}).cause
+    assert cause.endswith("state ulp(2, underflow=True)") == named
+    assert named or not cause
 
 
 @triton.jit

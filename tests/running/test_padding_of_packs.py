@@ -2,14 +2,14 @@
 
 import pytest
 
-from ptxdiff import Case, asm
+from ptxdiff import Case, Domain, asm
 from ptxdiff.backends import create
 from ptxdiff.model.identity.definition import definition
 from ptxdiff.model.load import LoadedCase
 from ptxdiff.mutation.trial import trial_of
 from ptxdiff.records import Mutation
 from ptxdiff.records.kill_rate import BY_PADDING, kill_rate, totals
-from ptxdiff.references.formats import U8
+from ptxdiff.references.formats import F32, U8
 from ptxdiff.running.item import Item, ItemResults
 from ptxdiff.running.run import run_item
 
@@ -18,6 +18,9 @@ pytest.importorskip("torch")
 SHORTER_WAY = "{ .reg .pred p; setp.eq.u32 p, $1, 0; @p mov.b32 $0, 0; @!p mov.b32 $0, $1; }"
 TOO_SHORT = "{ .reg .pred p; setp.lt.u32 p, $1, 0x100; @p mov.b32 $0, 0; @!p mov.b32 $0, $1; }"
 PADDING_AS_A_RESULT = "{ .reg .pred p; setp.eq.u32 p, $1, 0; @p mov.b32 $0, 0; @!p shr.u32 $0, $1, 24; }"
+
+
+ONE = Domain("x is 1", lambda v: v["x"] == 1.0)
 
 
 @pytest.fixture(autouse=True)
@@ -40,6 +43,17 @@ def test_a_right_predicate_over_a_pack_fails_by_padding_alone(tmp_path):
         assert result.padding_alone
         assert "undefined padding alone" in result.message
         assert "reads_padding=True" in result.message
+
+
+def test_an_approximate_instruction_under_an_exact_policy_is_no_matter_of_padding(tmp_path):
+    case = Case(
+        inputs={"x": F32}, outputs={"y": F32}, reference=lambda x: (x * 0) + 0x3F800000, where=ONE,
+        variants={"v": asm("rcp.approx.f32 $0, $1;", pack=1)}, source="a test",
+    )  # fmt: skip
+    item = Item(LoadedCase(case, "one", "case", tmp_path / "c.py", ""), "v", "sm_90a", "emulator")
+    failed = [r for r in run_item(item, create("emulator"), "quick").results if r.verdict == "fail"]
+    assert failed
+    assert not any(r.padding_alone or "undefined padding" in r.message for r in failed)
 
 
 @pytest.mark.parametrize("effort", ["quick", "full"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from ptxdiff.judging.judge import judge
 from ptxdiff.model.load import LoadedCase
 from ptxdiff.model.policies import policies
 from ptxdiff.references import arithmetic as correct
-from ptxdiff.references.formats import F32, U32
+from ptxdiff.references.formats import F32, U16, U32
 from ptxdiff.running import repairs
 from ptxdiff.running.item import Item
 from ptxdiff.running.run import run_item
@@ -133,6 +134,28 @@ def test_one_wrong_input_many_times_names_nothing():
         found = judge(case, policy, job.inputs, {"d": x & np.uint32(0x7F)})
         assert found.different == 64
         assert repairs.Repairs(policy).cause(job, found) == says
+
+
+def test_a_cuda_statement_is_repaired_in_its_own_spelling():
+    case = Case(
+        inputs={"x": U32}, outputs={"d": U32}, reference=masked,
+        variants={"v": asm("and.b32 %0, %1, 0x7f;", '"=r"(d) : "r"(x)', convention="cuda")},
+    )  # fmt: skip
+    item = Item(LoadedCase(case, "c", "case", Path("c.py"), ""), "v", "sm_90a", "emulator")
+    named = causes(run_item(item, create("emulator"), "quick"))
+    assert "all results are right with 0xff instead of 0x7f in and.b32 on line 1" in named
+
+
+def test_a_result_that_depends_on_another_place_of_its_pack_is_named():
+    """Both halves get the low half of the second operand, whose halves belong to different elements."""
+    text = "{ .reg .b16 l, h; .reg .b32 t; mov.b32 {l, h}, $2; mov.b32 t, {l, l}; xor.b32 $0, $1, t; }"
+    case = Case(
+        inputs={"a": U16, "b": U16}, outputs={"d": U16}, reference=lambda a, b: a ^ b,
+        variants={"v": asm(text, "=r,r,r", pack=2), "right": asm("xor.b32 $0, $1, $2;", "=r,r,r", pack=2)},
+    )  # fmt: skip
+    item = Item(LoadedCase(case, "c", "case", Path("c.py"), ""), "v", "sm_90a", "emulator")
+    assert "d of place 1 in a pack depends on b of place 0" in causes(run_item(item, create("emulator"), "quick"))
+    assert run_item(replace(item, variant_name="right"), create("emulator"), "quick").verdict == "pass"
 
 
 def results_of_kernel(function):
