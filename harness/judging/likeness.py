@@ -94,7 +94,7 @@ def _next_to_zero(policy: Policies, output: Compared) -> bool:
     if match.kind != "ulp" or match.underflow:
         return False
     expected, got = output.expected[output.failing], output.got[output.failing]
-    return bool((abs(signed_steps(output.fmt, expected, got)) <= match.bound).all())
+    return bool((abs(signed_steps(output.fmt, expected, got)) <= float(match.bound)).all())
 
 
 def _exchanged_inputs(
