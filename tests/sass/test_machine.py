@@ -156,6 +156,39 @@ def test_a_saturated_difference_of_the_least_number(first: int, second: int) -> 
     assert (found.view(np.int32) == min(max(a - b, -(1 << 31)), (1 << 31) - 1)).all()
 
 
+SMALLER = """
+MOV R6, {}
+MOV R7, {}
+MOV R8, {}
+MOV R9, {}
+DSETP.MIN.AND P0, P1, R6, R8, PT
+SEL R5, RZ, 0x1, !P0
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "chosen"),
+    [
+        ((0, 0x80000000), (0, 0), 1),  # -0 is the smaller zero
+        ((0, 0), (0, 0x80000000), 0),
+        ((1, 0x7FF80000), (0, 0x3FF00000), 0),  # a NaN loses
+        ((0, 0x3FF00000), (1, 0x7FF80000), 1),
+        ((0, 0x3FF00000), (1, 0x3FF00000), 1),
+    ],
+)
+def test_the_smaller_of_two_float64_is_chosen(first: tuple[int, int], second: tuple[int, int], chosen: int) -> None:
+    found, _ = run(LOAD + SMALLER.format(*map(hex, (*first, *second))) + STORE, [WORDS])
+    assert (found == chosen).all()
+
+
+def test_which_of_two_equal_float64_is_chosen_is_not_known() -> None:
+    body = LOAD + SMALLER.format("0x1", "0x3ff00000", "0x1", "0x3ff00000")
+    with pytest.raises(UndefinedBits):
+        run(body + STORE, [WORDS])
+    found, _ = run(f"{body} SEL R5, R6, R8, P0 {STORE}", [WORDS])  # as ptxas uses it
+    assert (found == 1).all()
+
+
 def test_an_undefined_register_is_not_zero() -> None:
     with pytest.raises(UndefinedBits):
         run(f"{LOAD} IADD3 R5, R4, R9, RZ {STORE}", [WORDS])
