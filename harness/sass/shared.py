@@ -258,6 +258,49 @@ class _Barrier(MachineStep):
         return blocks.wait(fibre, lanes, numbers, np.full(count, self.expected), votes)
 
 
+_THREADS = 0x0FFF0000
+"""In a register with both a barrier's number and that of its threads: the bits of the latter."""
+
+
+class _BarrierOfRegisters(_Barrier):
+    """BAR.SYNC, BAR.RED and BAR.ARV whose number of threads is in a register.
+
+    Where the number of the barrier is in a register too, it is the same one, with the threads in bits 16 to 27.
+    """
+
+    def __init__(
+        self, instruction: MachineInstruction, number: Operand, threads: Operand, vote: Operand | None
+    ) -> None:
+        super().__init__(instruction, number, 0, vote)
+        self.threads = threads
+
+    def run(self, machine: Machine, fibre: Fibre) -> bool:
+        """See MachineStep.run."""
+        lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
+        if not count:
+            fibre.pc += BYTES
+            return True
+        held = machine.read("R", self.threads.number, lanes)
+        if self.number.kind == "int":
+            numbers, expected = np.full(count, self.number.value, np.int8), held.astype(np.int64)
+        else:
+            number = held & np.uint32(~_THREADS & 0xFFFFFFFF)
+            if (number >= BARRIERS).any():
+                raise Unsupported(f"{self.instruction.text} with a value above {BARRIERS - 1}")
+            numbers, expected = number.astype(np.int8), (held & np.uint32(_THREADS)).astype(np.int64) >> 16
+        blocks = SharedBlocks.of(machine)
+        if self.arrives:
+            fibre.pc += BYTES
+            mine = machine._all if lanes is None else lanes
+            for number, threads in sorted({*zip(numbers.tolist(), expected.tolist(), strict=True)}):
+                blocks.arrive(mine[(numbers == number) & (expected == threads)], number, threads)
+            return True
+        votes = None
+        if self.vote is not None:
+            votes = machine.read(self.vote.kind, self.vote.number, lanes) ^ (1 if self.vote.inverted else 0)
+        return blocks.wait(fibre, lanes, numbers, expected, votes)
+
+
 def _barrier(instruction: MachineInstruction, code: MachineCode) -> MachineStep | None:
     words = [w for w in instruction.modifiers if w != "DEFER_BLOCKING"]
     operands = list(instruction.operands)
@@ -273,7 +316,10 @@ def _barrier(instruction: MachineInstruction, code: MachineCode) -> MachineStep 
     number, expected = operands[0], operands[1] if len(operands) > 1 else None
     if number.kind == "int" and not 0 <= (number.value or 0) < BARRIERS:
         return None
-    if (expected is not None and expected.kind != "int") or (words == ["ARV"] and number.kind != "int"):
+    if expected is not None and expected.kind == "R":
+        return _BarrierOfRegisters(instruction, number, expected, vote) if number.kind == "int" or (
+            number == expected and number.number >= 0) else None  # fmt: skip
+    if words == ["ARV"] and number.kind != "int":
         return None
     return _Barrier(instruction, number, (expected.value or 0) if expected is not None else 0, vote)
 

@@ -241,6 +241,52 @@ def test_a_caller_is_returned_to() -> None:
     assert (found == WORDS + 0x11).all()
 
 
+CONVERGED = """
+BRA.CONV ~URZ, `(.L_x_5)
+IADD3 R5, R5, 0x100, RZ
+.L_x_5:
+"""
+
+
+def test_a_warp_that_has_converged_jumps_over_what_brings_it_together() -> None:
+    found, _ = run(f"{LOAD} MOV R5, R4\n{CONVERGED} {STORE}", [WORDS])
+    assert (found == WORDS).all()
+    inside = DIVERGED.replace("IADD3 R5, R4, 0x1, RZ", f"IADD3 R5, R4, 0x1, RZ\n{CONVERGED}")
+    found, _ = run(f"{LOAD} {inside} {STORE}", [WORDS])
+    assert (found == WORDS + np.where(np.arange(32) >= 16, 2, 0x101)).all()
+
+
+def test_other_branches_by_convergence_are_refused() -> None:
+    for text in ("BRA.CONV URZ, `(.L_x_5)", "@P0 BRA.CONV ~URZ, `(.L_x_5)", "BRA.CONV ~UR4, `(.L_x_5)"):
+        with pytest.raises(Unsupported):
+            run(f"{LOAD} MOV R5, R4\n{CONVERGED.replace('BRA.CONV ~URZ, `(.L_x_5)', text)} {STORE}", [WORDS])
+    with pytest.raises(Unsupported, match="ended"):
+        run(f"{LOAD} MOV R5, R4\nISETP.EQ.AND P0, PT, R0, 0x3, PT\n@P0 EXIT\n{CONVERGED} {STORE}", [WORDS])
+
+
+STACK = """
+LDC R1, c[0x0][0x28]
+IADD3 R1, R1, -0x20, RZ
+S2R R6, SR_LMEMHIOFF
+{}
+@!P0 BPT.TRAP 0x1
+"""
+
+
+def test_the_stack_pointer_is_compared_with_its_limit() -> None:
+    body = STACK.format("ISETP.GE.U32.AND P0, PT, R1, R6, PT")
+    found, _ = run(f"{LOAD} {body} MOV R5, R4 {STORE}", [WORDS], local=0x20)
+    assert (found == WORDS).all()
+    with pytest.raises(MachineFault, match="trap"):  # a kernel whose cubin asks for less than it uses
+        run(f"{LOAD} {body} MOV R5, R4 {STORE}", [WORDS], local=0x10)
+
+
+def test_the_limit_of_the_stack_is_known_in_that_comparison_alone() -> None:
+    for following in ("MOV R5, R6", "ISETP.GE.U32.AND P0, PT, R4, R6, PT", "ISETP.LT.U32.AND P0, PT, R1, R6, PT"):
+        with pytest.raises(Unsupported, match="stack pointer"):
+            run(f"{LOAD} {STACK.format(following)} MOV R5, R6 {STORE}", [WORDS], local=0x20)
+
+
 def test_local_memory_holds_what_was_spilled() -> None:
     body = f"{LOAD} MOV R1, c[0x0][0x28]\nIADD3 R1, R1, -0x8, RZ\nSTL [R1], R4\nMOV R4, RZ\nLDL R5, [R1] {STORE}"
     found, _ = run(body, [WORDS], local=8)
