@@ -126,5 +126,6 @@ def _digests() -> dict[str, str]:
 
 def _of(row: InstructionRow) -> str:
     shapes = [(shape.destinations, shape.sources) for shape in row.shapes]
-    given = f" {sorted(row.given.items())}" if row.given else ""
-    return f"{code_digest(row.definition)} {row.name} {shapes} {sorted(map(str, row.choices.items()))}{given}"
+    more = f" {sorted(row.given.items())}" if row.given else ""
+    more += f" {code_digest(row.undecided)}" if row.undecided is not None else ""
+    return f"{code_digest(row.definition)} {row.name} {shapes} {sorted(map(str, row.choices.items()))}{more}"

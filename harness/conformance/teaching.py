@@ -107,6 +107,36 @@ def _sequences() -> Iterator[tuple[str, str, tuple[str, ...], tuple[str, ...]]]:
         yield f"{operation} f32x2 of magnitudes", f"{{ .reg .b64 v; .reg .b32 p, q; {text} }}", ("b64",), ("b64",) * 2
     text = "mov.b64 w, {$3, $3}; fma.rn.f32x2 $0, $1, $2, w;"
     yield "fma f32x2 and one", f"{{ .reg .b64 w; {text} }}", ("b64",), ("b64", "b64", "f32")
+    for kind in ("u64", "s64"):
+        text = f"{{ .reg .b64 w; mul.hi.{kind} w, $1, $2; shr.u64 $0, w, 32; }}"
+        yield f"upper half of mul.hi.{kind}", text, ("b64",), ("b64",) * 2
+        text = f"{{ .reg .b64 w; mad.hi.{kind} w, $1, $2, $3; shr.{kind} $0, w, 35; }}"
+        yield f"upper part of mad.hi.{kind}", text, ("b64",), ("b64",) * 3
+    text = "mad.lo.cc.u64 v, $1, $2, $3; madc.hi.u64 w, $1, $2, $3; shr.u64 w, w, 33; xor.b64 $0, v, w;"
+    yield "upper part of madc.hi.u64", f"{{ .reg .b64 v, w; {text} }}", ("b64",), ("b64",) * 3
+    text = "{ mad.lo.cc.u32 $0, $3, $4, $5; madc.hi.cc.s32 $1, $3, $4, $6; addc.u32 $2, $5, $6; }"
+    yield "mad with two carries s32", text, ("b32",) * 3, ("b32",) * 4
+    text = "{ mad.lo.cc.u32 $0, $3, $4, $5; madc.hi.cc.s32 $1, $3, $4, 0; addc.u32 $2, $5, 0; }"
+    yield "mad and carry s32", text, ("b32",) * 3, ("b32",) * 3
+    for by in (5, 12, 25):
+        text = f"{{ .reg .b32 w; shr.s32 w, $2, {by}; add.cc.u32 $0, w, $3; addc.u32 $1, $3, 0; }}"
+        yield f"shifted s32 by {by} and add with carry", text, ("u32",) * 2, ("u32",) * 2
+    for rounding in ("rni", "rzi", "rmi", "rpi"):
+        for kind in ("s64", "u64"):
+            for flush in ("", ".ftz"):
+                text = f"cvt.{rounding}.ftz.f32.f32 w, $1; cvt.rzi{flush}.{kind}.f32 $0, w;"
+                yield f"{kind} of {rounding}, rzi{flush}", f"{{ .reg .f32 w; {text} }}", ("b64",), ("f32",)
+    for rounding in ("rn", "rz"):
+        text = f"neg.f32 w, $1; cvt.{rounding}.bf16.f32 v, w; cvt.u32.u16 $0, v;"
+        yield f"bf16 by {rounding} of neg.f32", f"{{ .reg .b16 v; .reg .f32 w; {text} }}", ("b32",), ("f32",)
+    for join in ("or", "xor"):
+        for comparison in ("eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"):
+            text = f"setp.ge.u32 p, $1, 7; set.{comparison}.{join}.f32.f32 $0, $2, $3, p;"
+            yield f"set {comparison} {join} f32", f"{{ .reg .pred p; {text} }}", ("f32",), ("u32", "f32", "f32")
+    for join in ("or", "and"):
+        for table in (0x96, 0x2A):
+            text = f"setp.ge.u32 q, $1, 7; lop3.{join}.b32 $0|p, $2, $3, $4, {table}, q;"
+            yield f"lop3 {table} {join}", f"{{ .reg .pred p, q; {text} }}", ("b32",), ("u32", "b32", "b32", "b32")
     for half in ("low", "high"):
         chosen = "mov.b32 {v, w}, $1;" if half == "low" else "mov.b32 {w, v}, $1;"
         for conversion in ("f32.u16", "f32.s16", "f16.u16", "f16.s16"):
@@ -128,6 +158,33 @@ def _sequences() -> Iterator[tuple[str, str, tuple[str, ...], tuple[str, ...]]]:
                 yield f"two {name} from {kind}{relu}", text, ("b32",), ("b32",) * 2
                 text = f"{{ .reg .b16 v, w; .reg .b32 x; {pairs} mov.b32 x, {{w, v}}; xor.b32 $0, x, $1; }}"
                 yield f"two {name} from {kind}{relu} and xor", text, ("b32",), ("b32",) * 2
+    for relu in ("", ".relu"):
+        for kind in ("f16x2", "bf16x2"):
+            for name in ("e2m3x2", "e3m2x2"):
+                pairs = " ".join(f"cvt.rn.satfinite{relu}.{name}.{kind} {to}, ${n};" for n, to in ((1, "v"), (2, "w")))
+                text = f"{{ .reg .b16 v, w; {pairs} mov.b32 $0, {{v, w}}; }}"
+                yield f"two {name} from {kind}{relu}", text, ("b32",), ("b32",) * 2
+                text = f"{{ .reg .b16 v, w; .reg .b32 x; {pairs} mov.b32 x, {{w, v}}; xor.b32 $0, x, $1; }}"
+                yield f"two {name} from {kind}{relu} and xor", text, ("b32",), ("b32",) * 2
+            yield _four_e2m1(f"{kind}{relu}", f"cvt.rn.satfinite{relu}.e2m1x2.{kind} {{to}}, {{of}};", "b32", "0123")
+            yield _four_e2m1(f"{kind}{relu}", f"cvt.rn.satfinite{relu}.e2m1x2.{kind} {{to}}, {{of}};", "b32", "3120")
+        for order in ("0123", "3120"):
+            yield _four_e2m1(f"f32{relu}", f"cvt.rn.satfinite{relu}.e2m1x2.f32 {{to}}, $1, {{of}};", "f32", order)
+    for rounding in ("rz", "rp", "rz.satfinite", "rp.satfinite"):
+        for kind, given in (("bf16x2", ("$1", "$2")), ("f32", ("$1, $2", "$3, $4"))):
+            pairs = " ".join(f"cvt.{rounding}.ue8m0x2.{kind} {to}, {of};" for to, of in zip("vw", given, strict=True))
+            read = ("b32",) * 2 if kind == "bf16x2" else ("f32",) * 4
+            yield f"two ue8m0x2 by {rounding} from {kind}", f"{{ .reg .b16 v, w; {pairs} mov.b32 $0, {{v, w}}; }}", (
+                "b32",), read  # fmt: skip
+            text = f"{{ .reg .b16 v, w; .reg .b32 x; {pairs} mov.b32 x, {{w, v}}; xor.b32 $0, x, $1; }}"
+            yield f"two ue8m0x2 by {rounding} from {kind} and xor", text, ("b32",), read
+
+
+def _four_e2m1(of: str, conversion: str, kind: str, order: str) -> tuple[str, str, tuple[str, ...], tuple[str, ...]]:
+    """Four conversions to pairs of e2m1, whose codes fill a register in some order of the inputs."""
+    each = " ".join(conversion.format(to=f"c{k}", of=f"${int(n) + 1}") for k, n in enumerate(order))
+    text = f"{{ .reg .b8 c0, c1, c2, c3; {each} mov.b32 $0, {{c0, c1, c2, c3}}; }}"
+    return f"four e2m1x2 from {of} as {order}", text, ("b32",), (kind,) * 4
 
 
 SEQUENCES = {name: (text, outputs, inputs) for name, text, outputs, inputs in _sequences()}

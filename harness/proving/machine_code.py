@@ -204,6 +204,8 @@ class _MachineThread:
         row, condition = step.match.row, self.guarded(step.instruction.guard)
         if condition is FALSE:
             return
+        if row.undecided is not None:
+            raise NotModelled(f"{step.instruction.text}: its first result is not known for all operands")
         self.forms.add(step.form)
         unit = row.name.startswith("MUFU")
         if row.approximate:
@@ -235,7 +237,7 @@ class _MachineThread:
             value = _joined(*2 * (self.read(operand.kind, operand.number),))
         else:
             value = self.wide(operand.kind, operand.number)
-        if kind == "p":
+        if kind in ("p", "p-"):
             if value.width:
                 raise NotModelled("a predicate that is an immediate")
             return t.bnot(value) if operand.inverted else value

@@ -4,7 +4,9 @@ The state of a barrier is the emulator's (`mbarrier_phases`). Its 64 bits are op
 SYNCS.EXCH, and they say how many arrivals a phase takes. In what an arrival gives, only the parity of the phase, bit
 63, is known. A thread that saw a phase complete is ordered after all that arrived until then.
 
-A bulk copy is made at once and its bytes arrive, so machine code that does not wait for them is not detected.
+A bulk copy is made at once and its bytes arrive. Until a thread has seen the phase complete at which they do, an access
+to them in shared memory is a fault. Machine code that overwrites too early what a copy to global memory reads is not
+detected.
 """
 
 from __future__ import annotations
@@ -147,6 +149,7 @@ class _PhaseCheck(MachineStep):
             last = found.history[-1] if found.history else None
             if done.any() and last is not None:
                 found.observed = max(found.observed, last.phase)
+                shared.land(place)
                 shared.order.acquire(every[done], last.released)
         machine.write("P", self.to.number, lanes, answers)
         if answers.any() or not self.tries:
@@ -217,6 +220,7 @@ def _copy(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
             place = int(shared.places(instruction, at, _SIZE, np.array([warp * _WARP]))[0])
             found = _barrier_at(shared, instruction, place)
             shared.order.tick()
+            shared.begin_copy(places, place, found.phase)
             found.bytes -= _CHUNK * chunks
             found.copies = True
             found.arrive(shared.order, shared.order.release(np.array([warp * _WARP])))

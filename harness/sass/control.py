@@ -119,6 +119,22 @@ class Branch(MachineStep):
         return machine.branch(fibre, lanes, count, self.target)
 
 
+class ConvergedBranch(MachineStep):
+    """BRA.CONV: the lanes of a warp jump if all of them are there."""
+
+    def __init__(self, instruction: MachineInstruction, target: int) -> None:
+        super().__init__(instruction)
+        self.target = target
+
+    def run(self, machine: Machine, fibre: Fibre) -> bool:
+        """See MachineStep.run. Raises Unsupported for a warp of which lanes have ended: do they count?"""
+        lanes = machine._all if fibre.lanes is None else fibre.lanes
+        if (machine._bits(machine.alive)[lanes // _WARP] != 0xFFFFFFFF).any():
+            raise refuse(self.instruction, "runs for a warp of which lanes have ended")
+        taken = lanes[machine.active_masks(fibre.lanes) == 0xFFFFFFFF]
+        return machine.branch(fibre, taken, len(taken), self.target)
+
+
 def _target(instruction: MachineInstruction, code: MachineCode, operand: Operand) -> int:
     if operand.kind != "label" or operand.name not in code.function.labels:
         raise refuse(instruction, "jumps to a place that is not known")
@@ -126,12 +142,20 @@ def _target(instruction: MachineInstruction, code: MachineCode, operand: Operand
 
 
 def _branch(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
+    if instruction.modifiers == ("CONV",):
+        if len(instruction.operands) != 2 or instruction.operands[0] != _EVERY or instruction.guard is not None:
+            raise refuse(instruction)
+        return ConvergedBranch(instruction, _target(instruction, code, instruction.operands[1]))
     if instruction.modifiers not in ((), ("U",), ("U", "ANY")):
         raise refuse(instruction, "has a modifier that is not known")
     *conditions, target = instruction.operands
     if len(conditions) > 1 or any(c.kind not in ("P", "UP") or c.negated for c in conditions):
         raise refuse(instruction)
     return Branch(instruction, _target(instruction, code, target), conditions[0] if conditions else None)
+
+
+_EVERY = Operand("UR", -1, inverted=True)
+"""The lanes of a mask that a uniform register holds: `~URZ`."""
 
 
 def _call(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
@@ -365,23 +389,42 @@ class CollectiveSync(MachineStep):
         return machine.wait(fibre, lanes, masks.copy(), _COLLECTIVE + self.instruction.address)
 
 
+class CollectiveSyncOfAll(MachineStep):
+    """As CollectiveSync, of all lanes of a warp; it has no mask."""
+
+    def run(self, machine: Machine, fibre: Fibre) -> bool:
+        """See MachineStep.run."""
+        count = machine.lanes if fibre.lanes is None else len(fibre.lanes)
+        masks = np.full(count, 0xFFFFFFFF, np.uint32)
+        return machine.wait(fibre, fibre.lanes, masks, _COLLECTIVE + self.instruction.address)
+
+
 _COLLECTIVE = 3
 """Kinds of waiting from here on: for a collective region, by its address."""
 
 
 def _collective(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     """WARPSYNC.COLLECTIVE names the end of its region, which an ENDCOLLECTIVE precedes; WARPSYNC.EXCLUSIVE has none."""
-    mask, *end = instruction.operands
-    if instruction.guard is not None or not plain(mask, "R"):
+    operands = instruction.operands
+    if instruction.modifiers == ("COLLECTIVE", "ALL") and len(operands) == 1 and instruction.guard is None:
+        _region(instruction, code, operands[0])
+        return CollectiveSyncOfAll(instruction)
+    if instruction.guard is not None or not operands or not plain(operands[0], "R"):
         raise refuse(instruction)
+    mask, *end = operands
     if instruction.modifiers == ("COLLECTIVE",) and len(end) == 1:
-        last = _target(instruction, code, end[0]) - BYTES
-        region = [i for i in code.function.instructions if instruction.address < i.address <= last]
-        if not region or region[-1].opcode != "ENDCOLLECTIVE" or any(i.opcode in _LEAVING for i in region):
-            raise refuse(instruction, "names another place than the end of its region")
+        _region(instruction, code, end[0])
     elif instruction.modifiers != ("EXCLUSIVE",) or end:
         raise refuse(instruction)
     return CollectiveSync(instruction, mask.number)
+
+
+def _region(instruction: MachineInstruction, code: MachineCode, end: Operand) -> None:
+    """Refuse a collective region that an ENDCOLLECTIVE does not end, or that lanes can leave before."""
+    last = _target(instruction, code, end) - BYTES
+    region = [i for i in code.function.instructions if instruction.address < i.address <= last]
+    if not region or region[-1].opcode != "ENDCOLLECTIVE" or any(i.opcode in _LEAVING for i in region):
+        raise refuse(instruction, "names another place than the end of its region")
 
 
 _LEAVING = frozenset({"BRA", "BRX", "BSSY", "BSYNC", "CALL", "EXIT", "JMP", "RET", "WARPSYNC"})
@@ -459,6 +502,8 @@ def _special_register(instruction: MachineInstruction, code: MachineCode) -> Mac
     if len(instruction.operands) != 2 or instruction.operands[1].kind != "word":
         raise refuse(instruction)
     place, name = instruction.operands[0], instruction.operands[1].name
+    if name == "SR_LMEMHIOFF" and instruction.opcode == "S2R" and plain(place, "R"):
+        return _stack_limit(instruction, code)
     if name not in COORDINATES and name not in ("SRZ", "SR_LANEID", "SR_CgaCtaId", *_MASKS):
         raise refuse(instruction, "reads a special register that is not known")
     if not plain(place, "UR" if instruction.opcode == "S2UR" else "R"):
@@ -466,6 +511,28 @@ def _special_register(instruction: MachineInstruction, code: MachineCode) -> Mac
     if place.kind == "UR" and not name.startswith(_OF_A_BLOCK):
         raise refuse(instruction, "gives a warp the value of a single lane")
     return SpecialRegister(instruction, name, wide)
+
+
+class StackLimit(MachineStep):
+    """SR_LMEMHIOFF: the lowest address that the stack pointer may have, with which a kernel compares it."""
+
+    def run(self, machine: Machine, fibre: Fibre) -> bool:
+        """See MachineStep.run."""
+        lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
+        if count:
+            limit = np.full(count, _LOCAL_TOP - local_bytes(machine.launch.code), np.uint32)
+            machine.write("R", self.instruction.operands[0].number, lanes, limit)
+        fibre.pc += BYTES
+        return True
+
+
+def _stack_limit(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
+    """Its value is the driver's, so it is known only where the next instruction compares the stack pointer with it."""
+    following = [i for i in code.function.instructions if i.address == instruction.address + BYTES]
+    compares = following and (following[0].opcode, following[0].modifiers) == ("ISETP", ("GE", "U32", "AND"))
+    if not compares or following[0].operands[2:4] != (Operand("R", 1), instruction.operands[0]):
+        raise refuse(instruction, "is not compared with the stack pointer by the next instruction")
+    return StackLimit(instruction)
 
 
 class ConstantLoad(MachineStep):
@@ -712,6 +779,11 @@ def global_rows(
         table[index] = rows[part]
         _written(buffer, index, size)
     return found
+
+
+def local_bytes(code: MachineCode) -> int:
+    """The bytes of local memory of a thread, below the place where its stack begins."""
+    return -(-max(code.local, 16) // 16) * 16
 
 
 class MemoryAccess(MachineStep):

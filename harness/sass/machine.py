@@ -24,7 +24,7 @@ from ptxdiff.emulator.kernel.memory.space import GlobalMemory
 from ptxdiff.emulator.numeric.vectorise import Array, ArrayFunction
 from ptxdiff.sass import isa  # noqa: F401  declares the rows
 from ptxdiff.sass.cubin import MachineCode
-from ptxdiff.sass.rows import DESTINATIONS, ROWS, SOURCES, functions_of, is_uniform, match
+from ptxdiff.sass.rows import DESTINATIONS, ROWS, SOURCES, functions_of, is_uniform, match, undecided_of
 from ptxdiff.sass.text import BYTES, MachineFault, MachineInstruction, Operand, Unsupported
 
 SCHEDULES = ("fall-through first", "taken first", "in turns")
@@ -467,6 +467,7 @@ class Computed(MachineStep):
         if self.uniform and guard is not None and guard.kind != "UP" and guard.number != 7:
             raise Unsupported(f"{instruction.text}: a uniform instruction under a predicate of lanes")
         self.functions: tuple[ArrayFunction, ...] = functions_of(found)
+        self.undecided: ArrayFunction | None = undecided_of(found)
         first, count = found.shape.unused, len(found.shape.destinations)
         places = instruction.operands[first : first + count]
         self.destinations = list(zip(found.shape.destinations, places, strict=True))
@@ -491,6 +492,9 @@ class Computed(MachineStep):
                 self._note(machine, count)
                 values = [s.lanes(machine, lanes, count) for s in self.sources]
                 results = [f(count, *values) for f in self.functions]
+                if self.undecided is not None:
+                    drawn = machine.random.integers(0, 2, count, np.uint8)
+                    results[0] = np.where(self.undecided(count, *values) != 0, drawn, results[0])
                 for (kind, place), value in zip(self.destinations, results, strict=True):
                     if kind == "R2":
                         low, high = value.view(np.uint32).reshape(-1, 2).T
@@ -618,7 +622,7 @@ class SourceFetch:
     def _signed(self, x: Array) -> Array:
         operand, source = self.operand, self.source
         literal = self.constant is not None
-        if self.kind == "p":
+        if self.kind in ("p", "p-"):
             return x ^ 1 if operand.inverted else x
         if operand.suffix == "H0_H0" and self.kind in "hg":
             x = x & 0xFFFF | x << 16

@@ -101,7 +101,11 @@ _SIZES = {"64": 8, "128": 16}
 
 
 def _copy(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
-    """LDGSTS: where its predicate is false, zeros instead of what is in global memory."""
+    """LDGSTS: where its predicate is false, zeros instead of what is in global memory.
+
+    With ZFILL the lowest bits of the address in global memory are no part of it: they say how many bytes at the end are
+    not copied, but zeros.
+    """
     words, operands = instruction.modifiers, instruction.operands
     if (
         len(set(words)) != len(words)
@@ -112,12 +116,11 @@ def _copy(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     to, source = operands[:2]
     chosen = operands[2] if len(operands) == 3 else None
     sizes = [_SIZES[w] for w in words if w in _SIZES] or [4]
-    # With ZFILL, which ptxas writes at level 0 for a size in a register, it is known only beside a predicate.
-    if len(sizes) > 1 or not is_shared(to) or source.kind != "mem" or ("ZFILL" in words and chosen is None):
+    if len(sizes) > 1 or not is_shared(to) or source.kind != "mem":
         raise refuse(instruction)
     if chosen is not None and (chosen.kind != "P" or chosen.negated or chosen.absolute or chosen.suffix):
         raise refuse(instruction)
-    size = sizes[0]
+    size, fills = sizes[0], "ZFILL" in words
 
     def copy(machine: Machine, lanes: Lanes, count: int) -> None:
         every = machine._all if lanes is None else lanes
@@ -128,7 +131,12 @@ def _copy(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
             read = (machine.read("P", chosen.number, lanes) != 0) ^ chosen.inverted
         if read.any():
             addresses = global_addresses(machine, lanes, count, source)
-            rows[read] = global_rows(machine, instruction, addresses[read], size)
+            filled = addresses % size if fills else np.zeros(count, np.int64)
+            for zeros in np.unique(filled[read]).tolist():
+                some, unit = np.flatnonzero(read & (filled == zeros)), size if zeros == 0 else 1
+                each = (addresses[some] - zeros)[:, None] + np.arange(0, size - zeros, unit)
+                copied = global_rows(machine, instruction, each.reshape(-1), unit)
+                rows[some, : size - zeros] = copied.reshape(len(some), size - zeros)
         shared.store(instruction, places, rows, every)
 
     return Act(instruction, copy)

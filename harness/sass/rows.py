@@ -59,6 +59,7 @@ SOURCES: Mapping[str, SourceKind] = {
     "k": SourceKind(32, suffixes=("", "H1"), immediate="none"),  # one half of a register: two bytes
     "y": SourceKind(32, suffixes=("", "B1", "B2", "B3"), immediate="none"),  # one byte of a register
     "v": SourceKind(32, immediate="encoding"),  # 32 bits as they are, whose immediates are written as floats
+    "V": SourceKind(32, immediate="encoding"),  # an immediate that is written as a float, and no other operand
     "t": SourceKind(32, suffixes=("H0", "H1"), immediate="encoding"),  # one half, always named: two scales
     "m": SourceKind(32, "-", "8x4"),  # four bytes
     "byte": SourceKind(32, suffixes=("B3210",), immediate="none"),  # four codes of small floats: one in each byte,
@@ -72,11 +73,13 @@ SOURCES: Mapping[str, SourceKind] = {
     "i2": SourceKind(32, "-", "two", signed=True),
     "-q": SourceKind(64, "-", "two", immediate="none"),  # a pair of registers that is negated
     "-u": SourceKind(32, "-", "two", immediate="none"),  # a register that is negated
+    "~u": SourceKind(32, "~", immediate="none"),  # a register whose complement is read
     "l": SourceKind(64, "-", "long", signed=True),  # a signed word of 32 bits, whose negation can need one more
     "q": SourceKind(64, "-", "two", ("", "64")),
     "w": SourceKind(64, "~", "", ("", "64")),
     "Q": SourceKind(64, "", "", ("", "64")),
     "p": SourceKind(1, "!"),
+    "p-": SourceKind(1, "!"),  # a predicate that is not PT
 }
 """A plain `#` is an immediate, which the definition gets as a constant; `!PT` and `PT` are what they say."""
 
@@ -106,7 +109,9 @@ class InstructionRow:
     """One row of the table. choices: for a group in small letters, the code of each written modifier; "" if none.
 
     given: constants of the definition that belong to the whole row. last_zero: modifiers with which the last source
-    must be RZ, because it is not known where the instruction puts the bits of another one.
+    must be RZ, because it is not known where the instruction puts the bits of another one. undecided: says of sources
+    whether the first destination, a predicate, is not known for them; the machine then chooses it at random, as it does
+    with bits that were never written.
     """
 
     name: str
@@ -121,6 +126,7 @@ class InstructionRow:
     scalar: frozenset[str] = frozenset()
     given: Mapping[str, int] = field(default_factory=dict)
     last_zero: frozenset[str] = frozenset()
+    undecided: Definition | None = None
 
     @property
     def label(self) -> str:
@@ -158,12 +164,13 @@ def row(
     given: Mapping[str, int] | None = None,
     last_zero: Sequence[str] = (),
     label: str = "",
+    undecided: Definition | None = None,
     **choices: Mapping[str, int] | Sequence[str],
 ) -> Callable[[Definition], Definition]:
     """Declare a row. uniform: the same instruction exists for uniform registers, with a U before its name.
 
-    given: constants of the definition that no modifier chooses. last_zero: see `InstructionRow`. label: the name in
-    evidence, for a row whose pattern another one has, with other operands.
+    given: constants of the definition that no modifier chooses. last_zero, undecided: see `InstructionRow`. label: the
+    name in evidence, for a row whose pattern another one has, with other operands.
     """
     opcode = re.match(r"^[A-Z0-9]+", pattern)
     assert opcode is not None
@@ -185,6 +192,7 @@ def row(
         made = InstructionRow(
             label or pattern, opcodes, tuple(fixed), flags, groups, tuple(map(OperandShape.parse, shapes)), definition,
             approximate=approximate, given=dict(given or {}), last_zero=frozenset(last_zero),
+            undecided=undecided,
         )  # fmt: skip
         for name in opcodes:
             ROWS.setdefault(name, []).append(made)
@@ -288,11 +296,15 @@ def _fits(kind: str, operand: Operand, uniform: bool) -> bool:
         return False
     if kind in ("a", "g") and not operand.absolute and operand.kind != "float":
         return False
+    if kind == "V" and operand.kind != "float":
+        return False
     if kind == "r" and (operand.kind != "R" or operand.number < 0):
         return False
-    if kind in ("-u", "-q") and not operand.negated:
+    if (kind in ("-u", "-q") and not operand.negated) or (kind == "~u" and not operand.inverted):
         return False
-    if kind == "p":
+    if kind == "p-" and operand.number == 7:
+        return False
+    if kind in ("p", "p-"):
         return operand.kind == "UP" or (operand.kind == "P" and not uniform)
     if operand.kind in ("int", "float"):
         floating = source.immediate in ("encoding", "high", "both")
@@ -338,6 +350,14 @@ def functions_of(match: RowMatch) -> tuple[ArrayFunction, ...]:
         values = tuple(number if n == "result" else {**defaults, **match.constants}[n] for n in constants)
         made.append(_array_function(match.row.definition, values, kinds, DESTINATIONS[kind]))
     return tuple(made)
+
+
+def undecided_of(match: RowMatch) -> ArrayFunction | None:
+    """Where the first destination is not known, over arrays of the sources; None if it is always known."""
+    if match.row.undecided is None:
+        return None
+    kinds = tuple((SOURCES[k].width, SOURCES[k].signed) for k, _ in match.operands)
+    return _array_function(match.row.undecided, (), kinds, DESTINATIONS["P"])
 
 
 @cache

@@ -47,8 +47,24 @@ class _Arrived:
     times: Array
 
 
+@dataclass(frozen=True)
+class _Coming:
+    """A bulk copy to shared memory that is under way: the units of its bytes, and the phase that they belong to."""
+
+    units: Array
+    phase: int
+
+
+_UNIT = 16
+"""Bytes of a unit that bulk copies own while they are under way."""
+
+
 class SharedBlocks:
-    """Shared memory and barriers of the blocks that run together on a machine."""
+    """Shared memory and barriers of the blocks that run together on a machine.
+
+    coming: by mbarrier, the bulk copies that arrive at it and of which no thread has seen the phase complete. Nobody
+    accesses their bytes meanwhile. The data are there from the issue on.
+    """
 
     def __init__(self, machine: Machine) -> None:
         code = machine.launch.code
@@ -72,6 +88,8 @@ class SharedBlocks:
         self.results = np.zeros((3, machine.lanes), np.uint32)  # of BAR.RED: number, all, any
         self.arrived: dict[tuple[int, int], _Arrived] = {}
         self.mbarriers: dict[int, Barrier] = {}  # by their place in the memory of all blocks
+        self.coming: dict[int, list[_Coming]] = {}
+        self.owned = np.zeros(0, np.int32)  # by unit, the copies under way to it
 
     @classmethod
     def of(cls, machine: Machine) -> SharedBlocks:
@@ -188,12 +206,37 @@ class SharedBlocks:
             raise MachineFault(f"{instruction.text}: address 0x{at:x} is outside the {limit} bytes of shared memory")
         return np.asarray(addresses + lanes // self.machine.threads * self.memory.size)
 
+    def begin_copy(self, places: Array, barrier: int, phase: int) -> None:
+        """Note that a bulk copy is under way to units that begin at places, until its phase is seen complete."""
+        if not len(self.owned):
+            self.owned = np.zeros(len(self.memory.bytes) // _UNIT, np.int32)
+        units = places // _UNIT
+        np.add.at(self.owned, units, 1)
+        self.coming.setdefault(barrier, []).append(_Coming(units, phase))
+
+    def land(self, barrier: int) -> None:
+        """A thread saw that all phases of an mbarrier before its current one are complete."""
+        found = self.mbarriers[barrier]
+        for one in [c for c in self.coming.get(barrier, ()) if c.phase < found.phase]:
+            np.subtract.at(self.owned, one.units, 1)
+            self.coming[barrier].remove(one)
+
+    def refuse_coming(self, instruction: MachineInstruction, places: Array, verb: str) -> None:
+        """Raise MachineFault for an access to bytes to which a bulk copy is under way. An access is within a unit."""
+        if len(self.owned) and (bad := self.owned[places // _UNIT] != 0).any():
+            offset = int(places[bad][0]) % self.memory.size
+            raise MachineFault(
+                f"{instruction.text}: a thread {verb} offset {offset} of shared memory, to which a bulk copy is under "
+                "way: a thread must first see the phase of its mbarrier complete"
+            )
+
     def _before(self) -> None:
         """Order what warps did until now before what they do next."""
         self.order.warp_time[:] = self.order.tick()
 
     def load(self, instruction: MachineInstruction, places: Array, size: int, lanes: Array, strong: bool) -> Array:
         """Rows of bytes. strong: it does not race with atomic operations. Raises MachineFault for a race."""
+        self.refuse_coming(instruction, places, "reads")
         self._before()
         self._refuse(instruction, self.memory.note_read(places, size, lanes, strong), places, "reads")
         return np.asarray(self.memory.bytes.reshape(-1, size)[places // size])
@@ -201,6 +244,7 @@ class SharedBlocks:
     def store(self, instruction: MachineInstruction, places: Array, rows: Array, lanes: Array) -> None:
         """Store rows of bytes. Raises MachineFault for a race."""
         size = rows.shape[1]
+        self.refuse_coming(instruction, places, "overwrites")
         table, index = self.memory.bytes.reshape(-1, size), places // size
         self._before()
         changes = (table[index] != rows).any(axis=1)
@@ -210,6 +254,7 @@ class SharedBlocks:
 
     def update(self, instruction: MachineInstruction, places: Array, size: int, lanes: Array) -> Array:
         """The memory of an atomic operation as rows of bytes. Raises MachineFault for a race."""
+        self.refuse_coming(instruction, places, "updates")
         self._before()
         self._refuse(instruction, self.memory.note_update(places, size, lanes), places, "updates")
         return self.memory.bytes.reshape(-1, size)
@@ -258,6 +303,49 @@ class _Barrier(MachineStep):
         return blocks.wait(fibre, lanes, numbers, np.full(count, self.expected), votes)
 
 
+_THREADS = 0x0FFF0000
+"""In a register with both a barrier's number and that of its threads: the bits of the latter."""
+
+
+class _BarrierOfRegisters(_Barrier):
+    """BAR.SYNC, BAR.RED and BAR.ARV whose number of threads is in a register.
+
+    Where the number of the barrier is in a register too, it is the same one, with the threads in bits 16 to 27.
+    """
+
+    def __init__(
+        self, instruction: MachineInstruction, number: Operand, threads: Operand, vote: Operand | None
+    ) -> None:
+        super().__init__(instruction, number, 0, vote)
+        self.threads = threads
+
+    def run(self, machine: Machine, fibre: Fibre) -> bool:
+        """See MachineStep.run."""
+        lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
+        if not count:
+            fibre.pc += BYTES
+            return True
+        held = machine.read("R", self.threads.number, lanes)
+        if self.number.kind == "int":
+            numbers, expected = np.full(count, self.number.value, np.int8), held.astype(np.int64)
+        else:
+            number = held & np.uint32(~_THREADS & 0xFFFFFFFF)
+            if (number >= BARRIERS).any():
+                raise Unsupported(f"{self.instruction.text} with a value above {BARRIERS - 1}")
+            numbers, expected = number.astype(np.int8), (held & np.uint32(_THREADS)).astype(np.int64) >> 16
+        blocks = SharedBlocks.of(machine)
+        if self.arrives:
+            fibre.pc += BYTES
+            mine = machine._all if lanes is None else lanes
+            for number, threads in sorted({*zip(numbers.tolist(), expected.tolist(), strict=True)}):
+                blocks.arrive(mine[(numbers == number) & (expected == threads)], number, threads)
+            return True
+        votes = None
+        if self.vote is not None:
+            votes = machine.read(self.vote.kind, self.vote.number, lanes) ^ (1 if self.vote.inverted else 0)
+        return blocks.wait(fibre, lanes, numbers, expected, votes)
+
+
 def _barrier(instruction: MachineInstruction, code: MachineCode) -> MachineStep | None:
     words = [w for w in instruction.modifiers if w != "DEFER_BLOCKING"]
     operands = list(instruction.operands)
@@ -273,7 +361,10 @@ def _barrier(instruction: MachineInstruction, code: MachineCode) -> MachineStep 
     number, expected = operands[0], operands[1] if len(operands) > 1 else None
     if number.kind == "int" and not 0 <= (number.value or 0) < BARRIERS:
         return None
-    if (expected is not None and expected.kind != "int") or (words == ["ARV"] and number.kind != "int"):
+    if expected is not None and expected.kind == "R":
+        return _BarrierOfRegisters(instruction, number, expected, vote) if number.kind == "int" or (
+            number == expected and number.number >= 0) else None  # fmt: skip
+    if words == ["ARV"] and number.kind != "int":
         return None
     return _Barrier(instruction, number, (expected.value or 0) if expected is not None else 0, vote)
 

@@ -86,6 +86,25 @@ def test_a_wrong_barrier_is_a_fault(change: tuple[str, str], words: str) -> None
         stored("handed", "sm_90a", "sass", change)
 
 
+ALONE = """
+  mbarrier.arrive.expect_tx.shared::cta.b64 _, [a+8], 512;
+  cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [v], [gx], 512, [a+8];
+WAIT: mbarrier.try_wait.parity.shared::cta.b64 q, [a+8], i; @!q bra WAIT;
+  ld.shared.u32 n, [v+16]; st.shared.u32 [v+32], n; st.global.u32 [gy], n;
+"""
+
+
+@pytest.mark.parametrize("opt", [0, 3])
+def test_the_thread_that_copies_must_wait_too(opt: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No race shows it, because a warp issues its instructions in order."""
+    monkeypatch.setitem(BODIES, "alone", (f"  @!p bra DONE;{ALONE}DONE:", 1))
+    assert (stored("alone", "sm_90a", "sass", opt=opt) == stored("alone", "sm_90a", "ptx")).all()
+    wait = "WAIT: mbarrier.try_wait.parity.shared::cta.b64 q, [a+8], i; @!q bra WAIT;"
+    for access, verb in (("", "reads"), ("st.shared.u32 [v+16], t;", "overwrites")):
+        with pytest.raises(MachineFault, match=f"{verb} offset .* bulk copy is under way"):
+            stored("alone", "sm_90a", "sass", (wait, access), opt=opt)
+
+
 def test_bytes_that_never_come_are_a_deadlock() -> None:
     with pytest.raises(MachineFault, match=r"deadlock.*16 bytes of copies"):
         stored("copies", "sm_90a", "sass", ("_, [a+8], 512", "_, [a+8], 528"))

@@ -75,6 +75,19 @@ bar.sync 2, 96; ld.shared.u32 %r20, [%r19]; bra DONE;
 FIRST: setp.eq.u32 %p2, %r3, 0; @%p2 st.shared.u32 [%r19], %r2; bar.arrive 2, 96; mov.u32 %r20, 3;
 DONE:
 """
+COUNTED = """
+ld.global.u32 %r4, [%d2+12]; shl.b32 %r5, %r4, 5;
+st.shared.u32 [%r16], %r2; barrier.sync %r4, %r5;
+sub.u32 %r6, 95, %r3; shl.b32 %r6, %r6, 2; add.u32 %r6, %r6, %r19; ld.shared.u32 %r20, [%r6];
+barrier.sync 2, %r5; st.shared.u32 [%r16], %r20; barrier.sync %r4;
+ld.shared.u32 %r7, [%r6]; setp.lt.u32 %p1, %r7, 0x40000000; barrier.red.popc.u32 %r8, %r4, %r5, %p1;
+mad.lo.u32 %r20, %r20, 3, %r7; mad.lo.u32 %r20, %r20, 5, %r8; barrier.sync 5, %r5;
+setp.lt.u32 %p2, %r3, 32; @%p2 bra FIRST;
+barrier.sync %r4, %r5; ld.shared.u32 %r9, [%r19]; add.u32 %r20, %r20, %r9; bra DONE;
+FIRST: setp.eq.u32 %p3, %r3, 0; @%p3 st.shared.u32 [%r19], %r2; barrier.arrive %r4, %r5;
+DONE:
+"""
+"""Barriers whose number, 3, and number of threads, 96, are in registers."""
 ATOMICS = """
 setp.eq.u32 %p1, %r3, 0; @%p1 st.shared.u32 [%r19], %r2; @%p1 st.shared.u32 [%r19+4], 9;
 @%p1 st.shared.u64 [%r19+8], %d3; @%p1 st.shared.u64 [%r19+16], 0;
@@ -140,6 +153,19 @@ def test_machine_code_gives_the_bits_of_the_ptx(name: str, target: str) -> None:
     assert (found[1] == expected[1]).all()
 
 
+@pytest.mark.parametrize(("target", "opt"), [("sm_80", 3), ("sm_90a", 0), ("sm_90a", 3), ("sm_100a", 0)])
+def test_barriers_may_be_counted_in_registers(target: str, opt: int) -> None:
+    """At level 0 ptxas has the lanes of a warp come together first, by WARPSYNC.COLLECTIVE.ALL."""
+    assert (_bits(COUNTED, target, "sass", opt=opt)[0] == _bits(COUNTED, target, "ptx")[0]).all()
+    with pytest.raises(MachineFault):  # 128 threads do not come
+        _bits(
+            COUNTED.replace("barrier.sync 5, %r5", "add.u32 %r5, %r5, 32; barrier.sync %r4, %r5"),
+            target,
+            "sass",
+            opt=opt,
+        )
+
+
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 def test_a_missing_barrier_is_a_race(target: str) -> None:
     store, load = (
@@ -155,7 +181,9 @@ def test_a_missing_barrier_is_a_race(target: str) -> None:
 def test_what_the_table_lacks_is_refused() -> None:
     for text in ("SHFL.SIDE PT, R5, R4, 0x1, 0x1f", "VOTE.ANY.X R5, PT, P0", "LDS.U R5.H0, [R4]", "BAR.SYNC.NEW 0x0",
                  "ATOMS.ADD.F32 R5, [R4], R4", "REDUX.MAX.F32 UR4, R4", "RED.E.ADD.WEAK.GPU [R2.64], R4",
-                 "LDG.E R5, [R2.X4]", "MEMBAR.NEW.GPU", "BAR.SYNC 0x10"):  # fmt: skip
+                 "LDG.E R5, [R2.X4]", "MEMBAR.NEW.GPU", "BAR.SYNC 0x10", "BAR.SYNC R4, R5",
+                 "MOV R4, 0x100\nBAR.SYNC R4, R4", "WARPSYNC.COLLECTIVE.ALL R4, `(.L_x_1)\nENDCOLLECTIVE\n.L_x_1:",
+                 "@P0 WARPSYNC.COLLECTIVE.ALL `(.L_x_1)\nENDCOLLECTIVE\n.L_x_1:"):  # fmt: skip
         with pytest.raises(Unsupported):
             run(f"{LOAD} {text} {STORE}", [np.zeros(32, np.uint32)])
 

@@ -156,6 +156,39 @@ def test_a_saturated_difference_of_the_least_number(first: int, second: int) -> 
     assert (found.view(np.int32) == min(max(a - b, -(1 << 31)), (1 << 31) - 1)).all()
 
 
+SMALLER = """
+MOV R6, {}
+MOV R7, {}
+MOV R8, {}
+MOV R9, {}
+DSETP.MIN.AND P0, P1, R6, R8, PT
+SEL R5, RZ, 0x1, !P0
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "chosen"),
+    [
+        ((0, 0x80000000), (0, 0), 1),  # -0 is the smaller zero
+        ((0, 0), (0, 0x80000000), 0),
+        ((1, 0x7FF80000), (0, 0x3FF00000), 0),  # a NaN loses
+        ((0, 0x3FF00000), (1, 0x7FF80000), 1),
+        ((0, 0x3FF00000), (1, 0x3FF00000), 1),
+    ],
+)
+def test_the_smaller_of_two_float64_is_chosen(first: tuple[int, int], second: tuple[int, int], chosen: int) -> None:
+    found, _ = run(LOAD + SMALLER.format(*map(hex, (*first, *second))) + STORE, [WORDS])
+    assert (found == chosen).all()
+
+
+def test_which_of_two_equal_float64_is_chosen_is_not_known() -> None:
+    body = LOAD + SMALLER.format("0x1", "0x3ff00000", "0x1", "0x3ff00000")
+    with pytest.raises(UndefinedBits):
+        run(body + STORE, [WORDS])
+    found, _ = run(f"{body} SEL R5, R6, R8, P0 {STORE}", [WORDS])  # as ptxas uses it
+    assert (found == 1).all()
+
+
 def test_an_undefined_register_is_not_zero() -> None:
     with pytest.raises(UndefinedBits):
         run(f"{LOAD} IADD3 R5, R4, R9, RZ {STORE}", [WORDS])
@@ -206,6 +239,52 @@ def test_a_caller_is_returned_to() -> None:
     RET.REL.NODEC R8 `(kernel)"""
     found, _ = run(body, [WORDS])
     assert (found == WORDS + 0x11).all()
+
+
+CONVERGED = """
+BRA.CONV ~URZ, `(.L_x_5)
+IADD3 R5, R5, 0x100, RZ
+.L_x_5:
+"""
+
+
+def test_a_warp_that_has_converged_jumps_over_what_brings_it_together() -> None:
+    found, _ = run(f"{LOAD} MOV R5, R4\n{CONVERGED} {STORE}", [WORDS])
+    assert (found == WORDS).all()
+    inside = DIVERGED.replace("IADD3 R5, R4, 0x1, RZ", f"IADD3 R5, R4, 0x1, RZ\n{CONVERGED}")
+    found, _ = run(f"{LOAD} {inside} {STORE}", [WORDS])
+    assert (found == WORDS + np.where(np.arange(32) >= 16, 2, 0x101)).all()
+
+
+def test_other_branches_by_convergence_are_refused() -> None:
+    for text in ("BRA.CONV URZ, `(.L_x_5)", "@P0 BRA.CONV ~URZ, `(.L_x_5)", "BRA.CONV ~UR4, `(.L_x_5)"):
+        with pytest.raises(Unsupported):
+            run(f"{LOAD} MOV R5, R4\n{CONVERGED.replace('BRA.CONV ~URZ, `(.L_x_5)', text)} {STORE}", [WORDS])
+    with pytest.raises(Unsupported, match="ended"):
+        run(f"{LOAD} MOV R5, R4\nISETP.EQ.AND P0, PT, R0, 0x3, PT\n@P0 EXIT\n{CONVERGED} {STORE}", [WORDS])
+
+
+STACK = """
+LDC R1, c[0x0][0x28]
+IADD3 R1, R1, -0x20, RZ
+S2R R6, SR_LMEMHIOFF
+{}
+@!P0 BPT.TRAP 0x1
+"""
+
+
+def test_the_stack_pointer_is_compared_with_its_limit() -> None:
+    body = STACK.format("ISETP.GE.U32.AND P0, PT, R1, R6, PT")
+    found, _ = run(f"{LOAD} {body} MOV R5, R4 {STORE}", [WORDS], local=0x20)
+    assert (found == WORDS).all()
+    with pytest.raises(MachineFault, match="trap"):  # a kernel whose cubin asks for less than it uses
+        run(f"{LOAD} {body} MOV R5, R4 {STORE}", [WORDS], local=0x10)
+
+
+def test_the_limit_of_the_stack_is_known_in_that_comparison_alone() -> None:
+    for following in ("MOV R5, R6", "ISETP.GE.U32.AND P0, PT, R4, R6, PT", "ISETP.LT.U32.AND P0, PT, R1, R6, PT"):
+        with pytest.raises(Unsupported, match="stack pointer"):
+            run(f"{LOAD} {STACK.format(following)} MOV R5, R6 {STORE}", [WORDS], local=0x20)
 
 
 def test_local_memory_holds_what_was_spilled() -> None:

@@ -132,3 +132,23 @@ def test_a_copy_fills_with_zeros_where_its_size_is_0(target: str, level: int) ->
     rows = values.reshape(32, 4).copy()
     rows[1::2] = 0
     np.testing.assert_array_equal(found.reshape(32, 4), rows)
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_100a"])
+@pytest.mark.parametrize(("size", "level"), [(4, 3), (8, 0), (16, 0), (16, 3)])
+def test_a_copy_fills_with_zeros_from_its_size_on(target: str, size: int, level: int) -> None:
+    """The size of each thread is another one. What lies behind the last byte that is copied is not read."""
+    if not probe()[target].available:
+        pytest.skip(f"no ptxas for {target}")
+    text = COPY.replace("sm_80", target).replace(
+        "cp.async.cg.shared.global [%r1], [%d0], 16, %r5;",
+        f"rem.u32 %r5, %r0, {size + 1}; cp.async.ca.shared.global [%r1], [%d0], {size}, %r5;",
+    )
+    sizes = np.arange(32) % (size + 1)
+    values, found = np.arange(1, 129, dtype=np.uint32) * 0x01010101, np.zeros(128, np.uint32)
+    rows = np.full((32, 16), 0xFF, np.uint8)
+    rows[:, :size] = values.view(np.uint8).reshape(32, 16)[:, :size]
+    rows[:, :size][np.arange(size) >= sizes[:, None]] = 0
+    held = values.view(np.uint8)[: 31 * 16 + sizes[31]].copy()
+    run_ptx(text, 1, 32, held, found, level="sass", opt=level)
+    np.testing.assert_array_equal(found.view(np.uint8).reshape(32, 16), rows)

@@ -41,6 +41,24 @@ from tests.support.sass.assembly import written
         ("PRMT.ECL R1, R2, R3, R4", "PRMT.mode"),
         ("VIADD.S32.ISAT R1, R2, -R3", "VIADD.S32.ISAT"),
         ("UI2F.U32.RP UR4, 0xa", "I2F.U32{.rnd}"),
+        ("IMAD.HI.U32.X R1, R2, R3, R4, P1", "IMAD.HI.U32.X"),
+        ("IMAD.HI R1, P0, R2, R3, R4", "IMAD.HI+carry"),
+        ("IMAD.WIDE R2, P0, R4, R5, R6", "IMAD.WIDE+carry"),
+        ("IMAD.WIDE R2, R4, R5, -UR6", "IMAD.WIDE-c"),
+        ("IMAD.WIDE R2, R4, R5, R6", "IMAD.WIDE"),
+        ("LEA.HI.SX32 RZ, P0, R2, R3, 0x7", "LEA.HI.SX32+carry"),
+        ("LEA.HI.X.SX32 R1, R2, ~R3, 0x1, P0", "LEA.HI.X.SX32~b"),
+        ("LEA.HI.X.SX32 R1, R2, R3, 0x1, P0", "LEA.HI.X.SX32"),
+        ("LOP3.LUT R1, R2, R3, R4, 0xc0, P0", "LOP3.LUT+p"),
+        ("LOP3.LUT.PAND R1, R2, R3, R4, 0xc0, P0", "LOP3.LUT.PAND+p"),
+        ("DSETP.MAX.AND P0, P1, R2, -UR4, PT", "DSETP.which.AND"),
+        ("HFMA2.BF16_V2.OOB.RELU R1, R2, R3, R4", "HFMA2{.MMA}{.type}.OOB{.SAT}{.RELU}"),
+        ("HADD2.F32.SAT R1, -RZ, R2.H0_H0", "HADD2.F32.SAT"),
+        ("F2F.FTZ.F32.BF16.RM R1, R2", "F2F.FTZ.F32.BF16{.rnd}"),
+        ("F2FP.E8.F32.PACK_AB_MERGE_C.RZ R1, R2, R3, R4", "F2FP{.SATFINITE}.E8.F32.PACK_AB_MERGE_C.rnd+c"),
+        ("F2FP.E8.F32.PACK_AB_MERGE_C.RZ R1, R2, R3, RZ", "F2FP{.SATFINITE}.E8.F32.PACK_AB_MERGE_C.rnd"),
+        ("F2FP.SATFINITE.E2M3.F16.UNPACK_B_MERGE_C R1, 1.5, R3", "F2FP.SATFINITE.six{.RELU}.F16.UNPACK_B_MERGE_C+c"),
+        ("F2FP.SATFINITE.E2M1.F16.UNPACK_B_MERGE_C R1, R2, R3", "F2FP.SATFINITE{.RELU}.E2M1.F16.UNPACK_B_MERGE_C"),
         ("QADD4.E4M3x4.E4M3x4.SATFINITE R1, R2.B3210, -R3.B3210", "QADD4.E4M3x4.E4M3x4{.SATFINITE}"),
     ],
 )
@@ -82,9 +100,12 @@ def test_instructions_find_their_rows(text: str, name: str) -> None:
         "VIMNMX.U8x4.RELU R1, R2, R3, PT",
         "LEA.HI R1, -R2, R3, R4, 0x10",
         "LEA.HI R1, P0, R2, -R3, R4, 0x10",  # the carry of a difference
-        "IMAD.HI R1, P0, R2, R3, R4",  # the carry of a signed sum
+        "IMAD.HI R1, P0, R2, R3, -R4",  # the carry of a difference
         "IADD.64 R2, P1, -R2, R4",  # nothing taught which of the two is negated
-        "IMAD.HI.U32.X R1, R2, R3, R4, P1",  # where the carry is added
+        "IMAD.HI.U32.X R1, P0, R2, R3, R4, P1",  # the carry out
+        "LEA.HI.X.SX32 R1, ~R2, R3, 0x1, P0",
+        "HFMA2.OOB.FTZ R1, R2, R3, R4",
+        "HADD2.F32.SAT R1, R3, R2.H0_H0",
         "IMNMX.S64 P0, PT, R2, R4, R6, !PT, !PT",  # what its first predicates are
         "IMNMX.S64 PT, PT, R2, R4, R6, !PT, PT",
         "IMNMX.S64 PT, R2, R4, R6, !PT, !PT",
@@ -92,8 +113,9 @@ def test_instructions_find_their_rows(text: str, name: str) -> None:
         "PRMT.F4E.B4E R1, R2, R3, R4",
         "VIADD.S32.ISAT.X R1, R2, R3",
         "VIADD.ISAT R1, R2, R3",
-        "DSETP.MAX.AND P0, P1, R2, R4, PT",  # its predicates for equal numbers
-        "F2FP.SATFINITE.E2M1.F16.UNPACK_B_MERGE_C R1, R2, R3",  # what the third operand does is not known
+        "DSETP.MAX.AND P0, P1, R2, R4, P2",  # how another predicate is joined
+        "DSETP.MAX.OR P0, P1, R2, R4, PT",
+        "F2FP.SATFINITE.E4M3.F16.UNPACK_B_MERGE_C R1, 1.5, R3",
     ],
 )
 def test_everything_else_has_no_row(text: str) -> None:
@@ -129,10 +151,13 @@ def test_constants_reach_the_definition() -> None:
     assert functions_of(match(written("FADD.RP R1, R2, R3").instructions[0]))[0].one(0x3F800000, 1) == 0x3F800001
 
 
-def test_codes_of_four_bits_merge_with_nothing() -> None:
-    """ptxas puts the codes of the last operand beside two new ones, which are a byte, and not into the upper half."""
+def test_new_codes_move_those_of_the_last_operand_up() -> None:
+    """Two codes of four bits are a byte, so four instructions fill a register; others fill it in two."""
     text = "F2FP.SATFINITE.{}.F32.PACK_AB_MERGE_C R0, R1, R2, {}"
-    for form, last in (("E2M1", "RZ"), ("E4M3", "RZ"), ("E4M3", "R3")):
-        match(written(text.format(form, last)).instructions[0])
-    with pytest.raises(Unsupported, match="has no row in the table"):
-        match(written(text.format("E2M1", "R3")).instructions[0])
+    one, two = 0x3F800000, 0x40000000
+    for form, last, expected in (
+        ("E2M1", "RZ", 0x24), ("E2M1", "R3", 0x33445524), ("E4M3", "RZ", 0x3840), ("E4M3", "R3", 0x44553840),
+    ):  # fmt: skip
+        found = match(written(text.format(form, last)).instructions[0])
+        given = (one, two, 0x22334455)[: len(found.operands)] if last == "R3" else (one, two, 0)[: len(found.operands)]
+        assert functions_of(found)[0].one(*given) & 0xFFFFFFFF == expected

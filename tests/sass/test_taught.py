@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
 import pytest
 
 from ptxdiff.conformance import taught, teaching
+from ptxdiff.emulator.isa.convert_narrow import cvt_narrow_f32
 from ptxdiff.emulator.isa.convert_stochastic import cvt_bf16x2_f32_rs
 from ptxdiff.emulator.isa.float32 import add_f32, mul_f32
 from ptxdiff.emulator.isa.logic import by_table
+from ptxdiff.emulator.isa.modifiers import RN
+from ptxdiff.emulator.numeric.bits import shr64, wrap64
+from ptxdiff.emulator.text.types import NARROW
 from ptxdiff.sass import rows
 from ptxdiff.triton.targets import assembler, probe, tool
 from tests.support.sass.assembly import plant
 
 TARGET = "sm_90a"
+CODES = {n.name: n.code for n in NARROW if n.code is not None}
 
 
 def _ledger(tmp_path, monkeypatch, **changes):
@@ -243,6 +249,41 @@ def test_sequences_teach_what_ptxas_makes_of_several_instructions() -> None:
     lessons, complaints = _teach(["address u64.u32 2", "max max u32", "two e4m3x2"])
     assert complaints == {}
     assert "LEA.HI.X" in lessons
+
+
+def test_min_and_max_of_float64_are_taught_whatever_is_chosen_of_equal_numbers() -> None:
+    lessons, complaints = _teach(["min.f64", "max.f64"])
+    assert complaints == {}
+    assert all(len(lessons[f"DSETP.which.AND which={k}"].agreed) >= taught.CONTEXTS for k in (0, 1))
+
+
+@pytest.mark.parametrize(
+    ("target", "sequence", "opcode", "name", "mistake"),
+    [
+        (TARGET, "upper half of mul.hi.u64", "IMAD", "IMAD.HI.U32.X", "_carry_to_the_high_word"),
+        ("sm_100a", "four e2m1x2 from f32 as 3120", "F2FP", "F2FP.SATFINITE{.RELU}.E2M1{.F32}.PACK_AB_MERGE_C",
+         "_codes_in_halves"),
+    ],
+)  # fmt: skip
+def test_a_sequence_settles_where_a_row_puts_its_bits(
+    target: str, sequence: str, opcode: str, name: str, mistake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The row agrees, and the same row with another place differs."""
+    lessons, complaints = _teach([sequence], target)
+    assert complaints == {}
+    assert any(form.split(" ")[0] == name for form in lessons)
+    wrong = [dataclasses.replace(r, definition=globals()[mistake]) if r.name == name else r for r in rows.ROWS[opcode]]
+    plant(monkeypatch, opcode, wrong)
+    again, _ = _teach([sequence], target)
+    assert any(lesson.differed for form, lesson in again.items() if form.split(" ")[0] == name)
+
+
+def _carry_to_the_high_word(a: int, b: int, c: int, d: int) -> int:
+    return shr64(wrap64(wrap64(a * b) + c), 32) + d
+
+
+def _codes_in_halves(a: int, b: int, c: int, relu: int, form: int = CODES["e2m1"]) -> int:
+    return (cvt_narrow_f32(a, b, RN, relu, 0, form) & 0xFF) | (c & 0x00FF00FF) << 8
 
 
 def test_each_source_of_lessons_keeps_its_own_lines(monkeypatch) -> None:

@@ -11,6 +11,7 @@ from ptxdiff.emulator.isa.convert_float import (
     cvt_f16_f32,
     cvt_f16_f64,
     cvt_f16x2_f32,
+    cvt_f32_bf16,
     cvt_f32_f64,
     cvt_f64_bf16,
     cvt_f64_f16,
@@ -499,3 +500,58 @@ def i2f_f64_long(a: int, long: int, rnd: int) -> int:
 def i2i_saturated(a: int, small: int) -> int:
     """The nearest integer of 8 or 16 bits."""
     return cvt_integer_saturated(a, small >> 1, small & 1, 32, 1)
+
+
+@row("F2F.FTZ.F32.BF16{.rnd}", "R = k", rnd=_ALL)
+def f2f_f32_bf16(a: int, rnd: int) -> int:
+    """A bfloat16 as a float32, which is exact; a subnormal becomes 0."""
+    return cvt_f32_bf16(a, 1)
+
+
+@row("F2FP.SATFINITE{.RELU}.E2M1{.F32}.PACK_AB_MERGE_C", "R = f,f,r")
+def f2fp_merged_e2m1(a: int, b: int, c: int, relu: int, form: int = _CODES["e2m1"]) -> int:
+    """Two float32 as two codes of four bits in the lowest byte. The lower bytes of the third operand move up by one."""
+    return (cvt_narrow_f32(a, b, RN, relu, 0, form) & 0xFF) | c << 8
+
+
+@row("F2FP{.SATFINITE}.E8.F32.PACK_AB_MERGE_C.rnd", "R = f,f,r", rnd={"RZ": RZ, "RP": RP},
+     label="F2FP{.SATFINITE}.E8.F32.PACK_AB_MERGE_C.rnd+c")  # fmt: skip
+def f2fp_merged_e8(a: int, b: int, c: int, rnd: int, satfinite: int) -> int:
+    """Two float32 as powers of two (ue8m0). The lower half of the third operand fills the upper half."""
+    return (cvt_ue8m0x2_f32(a, b, rnd, satfinite) & 0xFFFF) | (c & 0xFFFF) << 16
+
+
+@row("F2FP{.SATFINITE}.E8.BF16.UNPACK_B_MERGE_C.rnd", "R = u,r", "R = V,r", rnd={"RZ": RZ, "RP": RP},
+     label="F2FP{.SATFINITE}.E8.BF16.UNPACK_B_MERGE_C.rnd+c")  # fmt: skip
+def f2fp_merged_e8_bf16(a: int, c: int, rnd: int, satfinite: int) -> int:
+    """Two bfloat16 as powers of two (ue8m0). The lower half of the second operand fills the upper half."""
+    return (cvt_ue8m0x2_bf16x2(a, rnd, satfinite) & 0xFFFF) | (c & 0xFFFF) << 16
+
+
+_SIX = {name: _CODES[name.lower()] for name in ("E2M3", "E3M2")}
+
+
+@row("F2FP.SATFINITE.form{.RELU}.F16.UNPACK_B_MERGE_C", "R = u,r", "R = V,r", form=_SIX,
+     label="F2FP.SATFINITE.six{.RELU}.F16.UNPACK_B_MERGE_C+c")  # fmt: skip
+def f2fp_merged_six_f16(a: int, c: int, relu: int, form: int) -> int:
+    """Two float16 as codes of six bits. The lower half of the second operand fills the upper half."""
+    return (cvt_narrow_f16x2(a, RN, relu, 0, form) & 0xFFFF) | (c & 0xFFFF) << 16
+
+
+@row("F2FP.SATFINITE.form{.RELU}.BF16.UNPACK_B_MERGE_C", "R = u,r", "R = V,r", form=_SIX,
+     label="F2FP.SATFINITE.six{.RELU}.BF16.UNPACK_B_MERGE_C+c")  # fmt: skip
+def f2fp_merged_six_bf16(a: int, c: int, relu: int, form: int) -> int:
+    """Two bfloat16 as codes of six bits. The lower half of the second operand fills the upper half."""
+    return (cvt_narrow_bf16x2(a, RN, relu, 0, form) & 0xFFFF) | (c & 0xFFFF) << 16
+
+
+@row("F2FP.SATFINITE{.RELU}.E2M1.F16.UNPACK_B_MERGE_C", "R = u,r", "R = V,r")
+def f2fp_merged_e2m1_f16(a: int, c: int, relu: int, form: int = _CODES["e2m1"]) -> int:
+    """Two float16 as codes of four bits in the lowest byte. The lower bytes of the second operand move up by one."""
+    return (cvt_narrow_f16x2(a, RN, relu, 0, form) & 0xFF) | c << 8
+
+
+@row("F2FP.SATFINITE{.RELU}.E2M1.BF16.UNPACK_B_MERGE_C", "R = u,r", "R = V,r")
+def f2fp_merged_e2m1_bf16(a: int, c: int, relu: int, form: int = _CODES["e2m1"]) -> int:
+    """Two bfloat16 as codes of four bits in the lowest byte. The lower bytes of the second operand move up by one."""
+    return (cvt_narrow_bf16x2(a, RN, relu, 0, form) & 0xFF) | c << 8

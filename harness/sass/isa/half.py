@@ -26,6 +26,12 @@ def hadd2_f32(a: int) -> int:
     return cvt_f32_f16(a & 0xFFFF, 0)
 
 
+@row("HADD2.F32.SAT", "R = -RZ,e", "R = e,-RZ")
+def hadd2_f32_sat(a: int) -> int:
+    """A float16 as a float32 between 0 and 1."""
+    return cvt_f32_f16(a & 0xFFFF, 1)
+
+
 @row("HMUL2{.type}{.FTZ}{.SAT}", "R = h,h", type=_TYPES)
 def hmul2(a: int, b: int, type: int, ftz: int, sat: int) -> int:
     """Two products."""
@@ -36,6 +42,12 @@ def hmul2(a: int, b: int, type: int, ftz: int, sat: int) -> int:
 def hfma2(a: int, b: int, c: int, type: int, ftz: int, sat: int, relu: int) -> int:
     """Two fused products and sums."""
     return fma_halves(a, b, c, type, relu, 0, ftz, sat)
+
+
+@row("HFMA2{.MMA}{.type}.OOB{.SAT}{.RELU}", "R = h,h,h", type=_TYPES)
+def hfma2_oob(a: int, b: int, c: int, type: int, sat: int, relu: int) -> int:
+    """As HFMA2, but +0 where a factor is the NaN that stands for an element out of bounds."""
+    return fma_halves(a, b, c, type, relu, 1, 0, sat)
 
 
 @row("HMNMX2{.type}{.FTZ}{.NAN}", "R = h,h,p", type=_TYPES)

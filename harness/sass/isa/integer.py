@@ -154,6 +154,32 @@ def imad_hi_carry(a: int, b: int, c: int, result: int) -> int:
     return shr64(total, 32) if result == 0 else (1 if below64(total, c) else 0)
 
 
+@row("IMAD.HI", "R,P = s,s,Q", label="IMAD.HI+carry")
+def imad_hi_signed_carry(a: int, b: int, c: int, result: int) -> int:
+    """The high word of a signed 64-bit product and a sum, and the carry of that sum."""
+    total = wrap64(a * b + c)
+    return shr64(total, 32) if result == 0 else (1 if below64(total, c) else 0)
+
+
+@row("IMAD.HI.U32.X", "R = u,u,Q,p")
+def imad_hi_x(a: int, b: int, c: int, d: int) -> int:
+    """The high word of an unsigned 64-bit product, a sum and a carry, which is added to the low word."""
+    return shr64(wrap64(wrap64(a * b) + c + d), 32)
+
+
+@row("IMAD.WIDE", "R2,P = s,s,Q", label="IMAD.WIDE+carry")
+def imad_wide_signed_carry(a: int, b: int, c: int, result: int) -> int:
+    """A signed 64-bit product and a sum, and the carry of that sum."""
+    total = wrap64(a * b + c)
+    return total if result == 0 else (1 if below64(total, c) else 0)
+
+
+@row("IMAD.WIDE", "R2 = s,s,-q", label="IMAD.WIDE-c")
+def imad_wide_difference(a: int, b: int, c: int) -> int:
+    """A signed 64-bit product minus the third operand, which comes negated."""
+    return wrap64(a * b + c)
+
+
 @row("LEA", "R = i,i,#n", "R,P = u,u,#n", uniform=True)
 def lea(a: int, b: int, n: int, result: int) -> int:
     """a << n, plus b, and the carry of that sum."""
@@ -201,6 +227,19 @@ def lea_hi_sx32_difference(a: int, b: int, n: int) -> int:
 @row("LEA.HI.X.SX32", "R = s,u,#n,p", uniform=True)
 def lea_hi_x_sx32(a: int, b: int, d: int, n: int) -> int:
     """The high word of a << n, a sign-extended, plus b and a carry."""
+    return (a >> 32 - n) + b + d
+
+
+@row("LEA.HI.SX32", "R,P = s,u,#n", label="LEA.HI.SX32+carry")
+def lea_hi_sx32_carry(a: int, b: int, n: int, result: int) -> int:
+    """The high word of a << n, a sign-extended, plus b, and the carry of that sum."""
+    total = ((a >> 32 - n) & _WORD) + b
+    return total if result == 0 else total >> 32 & 1
+
+
+@row("LEA.HI.X.SX32", "R = s,~u,#n,p", uniform=True, label="LEA.HI.X.SX32~b")
+def lea_hi_x_sx32_complement(a: int, b: int, d: int, n: int) -> int:
+    """The high word of a << n, a sign-extended, plus the complement of b, which comes complemented, and a carry."""
     return (a >> 32 - n) + b + d
 
 

@@ -100,3 +100,10 @@ def lop3_and(a: int, b: int, c: int, d: int, lut: int, result: int) -> int:
     """Any function of three bits, and whether a bit of the result is set and a predicate is true."""
     found = by_table(a, b, c, lut) & 0xFFFFFFFF
     return (d if found else 0) if result == 0 else found
+
+
+@row("LOP3.LUT", "R = u,u,u,#lut,p-", label="LOP3.LUT+p")
+@row("LOP3.LUT.PAND", "R = u,u,u,#lut,p", label="LOP3.LUT.PAND+p")
+def lop3_alone(a: int, b: int, c: int, d: int, lut: int) -> int:
+    """Any function of three bits. The predicate would matter for a second destination alone."""
+    return by_table(a, b, c, lut)
