@@ -284,17 +284,18 @@ def _box_copy(instruction: MachineInstruction, code: MachineCode) -> MachineStep
 
 
 def _tensor_map(machine: Machine, instruction: MachineInstruction, address: int) -> TensorMap:
-    """The tensor map at a generic address: among the parameters, or in global memory."""
+    """The tensor map at a generic address, which must be among the parameters.
+
+    The bits of a parameter are the emulator's. A kernel that makes a map writes the device's, which are not known.
+    """
     if address % _MAP_ALIGNMENT:
         raise MachineFault(f"{instruction.text}: a tensor map at 0x{address:x}, no multiple of {_MAP_ALIGNMENT}")
     at = address - parameters_at(machine.launch.code.base)
-    if 0 <= at <= len(machine.launch.parameters) - MAP_BYTES:
-        data = machine.launch.parameters[at : at + MAP_BYTES]
-    else:
-        data = global_rows(machine, instruction, address + np.arange(MAP_BYTES), 1).tobytes()
-    found = decoded(data)
+    if not 0 <= at <= len(machine.launch.parameters) - MAP_BYTES:
+        raise Unsupported(f"{instruction.text}: a tensor map that is no parameter: its bits are not known")
+    found = decoded(machine.launch.parameters[at : at + MAP_BYTES])
     if isinstance(found, str):
-        raise MachineFault(f"{instruction.text}: its tensor map: {found}")
+        raise Unsupported(f"{instruction.text}: its tensor map: {found}")
     if found.padded:
         raise Unsupported(f"{instruction.text}: a tensor map of padded elements of four bits")
     return found
@@ -322,7 +323,9 @@ def _nothing(machine: Machine, lanes: Lanes, count: int) -> None:
 def _waits(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     """UTMACMDFLUSH, which closes a group of copies, and NANOSLEEP, also with SYNCS."""
     words, operands = instruction.modifiers, instruction.operands
-    if instruction.opcode == "UTMACMDFLUSH" and not words and not operands:
+    if instruction.opcode == "UTMACMDFLUSH":
+        if words or operands:
+            raise refuse(instruction)
         return Act(instruction, _nothing)
     if words in ((), ("SYNCS",)) and len(operands) == 1 and plain(operands[0], "int", "R"):
         return Act(instruction, _nothing)

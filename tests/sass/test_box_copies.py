@@ -72,7 +72,15 @@ def test_a_box_that_is_under_way_is_not_read() -> None:
         _copied("sass", "sm_90a", 0, 2, text=KERNEL.replace(WAIT, ""))
 
 
+def test_a_map_in_global_memory_is_refused() -> None:
+    """A kernel that writes one uses the device's bits."""
+    text = KERNEL.replace("mov.b64 gx, x; cvta.param.u64 gx, gx;", "ld.param.u64 gx, [x]; and.b64 gx, gx, -128;")
+    with pytest.raises(Unsupported, match="no parameter"):
+        _copied("sass", "sm_90a", 0, 2, text=text)
+
+
 @pytest.mark.parametrize("text", [
+    "UTMACMDFLUSH 0x1",
     "UTMALDG.2D.MULTICAST [UR8], [UR4], UR6",
     "UTMALDG.2D.IM2COL [UR8], [UR4]",
     "UTMALDG.6D [UR8], [UR4]",
