@@ -1,4 +1,4 @@
-"""Barriers in shared memory (mbarriers: SYNCS) and bulk copies (UBLKCP).
+"""Barriers in shared memory (mbarriers: SYNCS), bulk copies (UBLKCP) and copies of boxes of tensors (UTMALDG, UTMASTG).
 
 The state of a barrier is the emulator's (`mbarrier_phases`). Its 64 bits are opaque here: ptxas writes them once, in
 SYNCS.EXCH, and they say how many arrivals a phase takes. In what an arrival gives, only the parity of the phase, bit
@@ -17,10 +17,12 @@ import numpy as np
 
 from ptxdiff.emulator.kernel.async_copy.mbarrier import COUNT
 from ptxdiff.emulator.kernel.async_copy.mbarrier_phases import Barrier
+from ptxdiff.emulator.kernel.async_copy.tensor_maps import BYTES as MAP_BYTES
+from ptxdiff.emulator.kernel.async_copy.tensor_maps import TensorMap, decoded, rows_of, swizzled
 from ptxdiff.emulator.numeric.vectorise import Array
 from ptxdiff.sass.control import global_rows, refuse
 from ptxdiff.sass.cubin import MachineCode
-from ptxdiff.sass.machine import _WARP, Fibre, Lanes, Machine, MachineStep
+from ptxdiff.sass.machine import _WARP, Fibre, Lanes, Machine, MachineStep, parameters_at
 from ptxdiff.sass.matrices import Act
 from ptxdiff.sass.shared import SharedBlocks, is_shared, shared_addresses
 from ptxdiff.sass.text import BYTES, MachineFault, MachineInstruction, Operand, Unsupported, plain
@@ -216,17 +218,90 @@ def _copy(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
                 global_rows(machine, instruction, address, _CHUNK, rows)
                 continue
             shared.store(instruction, places, global_rows(machine, instruction, address, _CHUNK), threads)
-            at = np.array([_value(machine, to, warp, 1)])
-            place = int(shared.places(instruction, at, _SIZE, np.array([warp * _WARP]))[0])
-            found = _barrier_at(shared, instruction, place)
-            shared.order.tick()
-            shared.begin_copy(places, place, found.phase)
-            found.bytes -= _CHUNK * chunks
-            found.copies = True
-            found.arrive(shared.order, shared.order.release(np.array([warp * _WARP])))
-            found.settle(shared.order)
+            _arrived(machine, instruction, _value(machine, to, warp, 1), warp, places)
 
     return Act(instruction, copy)
+
+
+def _arrived(machine: Machine, instruction: MachineInstruction, barrier: int, warp: int, places: Array) -> None:
+    """Let the bytes of a copy of a warp to places, `_CHUNK` each, arrive at the mbarrier at an address."""
+    shared, lane = SharedBlocks.of(machine), np.array([warp * _WARP])
+    place = int(shared.places(instruction, np.array([barrier]), _SIZE, lane)[0])
+    found = _barrier_at(shared, instruction, place)
+    shared.order.tick()
+    shared.begin_copy(places, place, found.phase)
+    found.bytes -= _CHUNK * len(places)
+    found.copies = True
+    found.arrive(shared.order, shared.order.release(lane))
+    found.settle(shared.order)
+
+
+_RANKS = {f"{rank}D": rank for rank in range(1, 6)}
+
+
+def _box_copy(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
+    """UTMALDG and UTMASTG: each warp copies a box of a tensor, from or to shared memory.
+
+    The registers from the first operand's on have the address in shared memory, for a load that of the mbarrier, and
+    the coordinates; those of the second have the address of the tensor map.
+    """
+    words, operands, guard = instruction.modifiers, instruction.operands, instruction.guard
+    if len(words) != 1 or words[0] not in _RANKS or len(operands) != 2 or not all(map(_is_uniform, operands)):
+        raise refuse(instruction)
+    if guard is not None and guard.kind != "UP":
+        raise refuse(instruction, "has a predicate of lanes")
+    (box, where), rank, loads = operands, _RANKS[words[0]], instruction.opcode == "UTMALDG"
+
+    def copy(machine: Machine, lanes: Lanes, count: int) -> None:
+        shared = SharedBlocks.of(machine)
+        for warp in np.unique((machine._all if lanes is None else lanes) // _WARP).tolist():
+            found = _tensor_map(
+                machine, instruction, _value(machine, where, warp) | _value(machine, where, warp, 1) << 32
+            )
+            if len(found.box) != rank:
+                raise MachineFault(f"{instruction.text}: a tensor map of {len(found.box)} dimensions")
+            corner = [_value(machine, box, warp, 1 + loads + k) for k in range(rank)]
+            corner = [c - (1 << 32) if c >> 31 else c for c in corner]
+            threads = np.full(found.bytes // _CHUNK, warp * _WARP)
+            places = shared.places(instruction, swizzled(found, _value(machine, box, warp)), _CHUNK, threads)
+            row = found.box[0] * found.size
+            address, inside, low, high = rows_of(found, corner)
+            part = slice(low * found.size, high * found.size)
+            each = (address[inside][:, None] + np.arange(part.start, part.stop)).reshape(-1)
+            if loads:
+                fill = np.array([found.fill], f"u{found.size}").view(np.uint8)
+                data = np.tile(fill, len(address) * found.box[0]).reshape(-1, row)
+                if len(each):
+                    data[inside, part] = global_rows(machine, instruction, each, 1).reshape(-1, part.stop - part.start)
+                shared.store(instruction, places, data.reshape(-1, _CHUNK), threads)
+                _arrived(machine, instruction, _value(machine, box, warp, 1), warp, places)
+            else:
+                data = shared.load(instruction, places, _CHUNK, threads, False).reshape(-1, row)
+                if len(each):
+                    global_rows(machine, instruction, each, 1, np.ascontiguousarray(data[inside, part]).reshape(-1, 1))
+
+    return Act(instruction, copy)
+
+
+def _tensor_map(machine: Machine, instruction: MachineInstruction, address: int) -> TensorMap:
+    """The tensor map at a generic address, which must be among the parameters.
+
+    The bits of a parameter are the emulator's. A kernel that makes a map writes the device's, which are not known.
+    """
+    if address % _MAP_ALIGNMENT:
+        raise MachineFault(f"{instruction.text}: a tensor map at 0x{address:x}, no multiple of {_MAP_ALIGNMENT}")
+    at = address - parameters_at(machine.launch.code.base)
+    if not 0 <= at <= len(machine.launch.parameters) - MAP_BYTES:
+        raise Unsupported(f"{instruction.text}: a tensor map that is no parameter: its bits are not known")
+    found = decoded(machine.launch.parameters[at : at + MAP_BYTES])
+    if isinstance(found, str):
+        raise Unsupported(f"{instruction.text}: its tensor map: {found}")
+    if found.padded:
+        raise Unsupported(f"{instruction.text}: a tensor map of padded elements of four bits")
+    return found
+
+
+_MAP_ALIGNMENT = 64
 
 
 def _is_uniform(operand: Operand) -> bool:
@@ -248,7 +323,9 @@ def _nothing(machine: Machine, lanes: Lanes, count: int) -> None:
 def _waits(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     """UTMACMDFLUSH, which closes a group of copies, and NANOSLEEP, also with SYNCS."""
     words, operands = instruction.modifiers, instruction.operands
-    if instruction.opcode == "UTMACMDFLUSH" and not words and not operands:
+    if instruction.opcode == "UTMACMDFLUSH":
+        if words or operands:
+            raise refuse(instruction)
         return Act(instruction, _nothing)
     if words in ((), ("SYNCS",)) and len(operands) == 1 and plain(operands[0], "int", "R"):
         return Act(instruction, _nothing)
@@ -258,5 +335,6 @@ def _waits(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
 ASYNC_COPIES: dict[str, Callable[[MachineInstruction, MachineCode], MachineStep]] = {
     "SYNCS": _syncs,
     "UBLKCP": _copy,
+    **dict.fromkeys(("UTMALDG", "UTMASTG"), _box_copy),
     **dict.fromkeys(("UTMACMDFLUSH", "NANOSLEEP"), _waits),
 }

@@ -189,6 +189,21 @@ def _return(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     return Return(instruction, register.number, base)
 
 
+def _table_branch(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
+    """BRX: a jump to an address that a table in constant bank 2 holds, from the beginning of the kernel on.
+
+    The distance is written from the next instruction on, so the number beside the register takes that away.
+    """
+    if instruction.modifiers or instruction.guard is not None or len(instruction.operands) != 2:
+        raise refuse(instruction)
+    register, distance = instruction.operands
+    if not plain(register, "R") or register.number < 0 or register.number % 2 or not plain(distance, "int"):
+        raise refuse(instruction)
+    if distance.value != -(instruction.address + BYTES):
+        raise refuse(instruction, "jumps from another place than the beginning of the kernel")
+    return Return(instruction, register.number, 0)
+
+
 class Bssy(MachineStep):
     """Lanes note in a barrier with which others they are to meet."""
 
@@ -870,6 +885,7 @@ CONTROL: dict[str, Callable[[MachineInstruction, MachineCode], MachineStep]] = {
     "BRA": _branch,
     "CALL": _call,
     "RET": _return,
+    "BRX": _table_branch,
     "BSSY": _bssy,
     "BSYNC": _bsync,
     "BREAK": _break,

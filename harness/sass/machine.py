@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ptxdiff.emulator import TimeLimit
-from ptxdiff.emulator.kernel.memory.space import GlobalMemory
+from ptxdiff.emulator.kernel.memory.space import PARAMETER_WINDOW, GlobalMemory
 from ptxdiff.emulator.numeric.vectorise import Array, ArrayFunction
 from ptxdiff.sass import isa  # noqa: F401  declares the rows
 from ptxdiff.sass.cubin import MachineCode
@@ -93,15 +93,28 @@ class MachineLaunch:
         return self._bank
 
 
+def parameters_at(base: int) -> int:
+    """The generic address of the parameters, which begin at a place of constant bank 0.
+
+    ptxas aligns each of them in the bank, so the bank begins at a multiple of every alignment.
+    """
+    return PARAMETER_WINDOW + base % 0x80
+
+
 def driver_words(base: int, block: Sequence[int], grid: Sequence[int]) -> dict[int, tuple[int, ...]]:
     """What the driver writes before a kernel's parameters, by place, as far as it is known.
 
-    The sizes of block and grid, the top of the stack, and the descriptor of global memory, which is opaque.
+    The sizes of block and grid, the top of the stack, the descriptor of global memory, which is opaque, and from sm_90
+    on the generic address of the parameters.
     """
+    address = parameters_at(base)
+    area = address & 0xFFFFFFFF, address >> 32
     if base >= 0x380:
-        return {0x360: (*block,), 0x370: (*grid,), 0x37C: (_LOCAL_TOP,), 0x358: (0, 0)}
+        return {0x360: (*block,), 0x370: (*grid,), 0x37C: (_LOCAL_TOP,), 0x358: (0, 0), 0x348: area}
     descriptor = {0x160: 0x118, 0x210: 0x208}.get(base)
     opaque = {descriptor: (0, 0)} if descriptor else {}
+    if base == 0x210:
+        opaque[0x198] = area
     return {0x0: (*block,), 0xC: (*grid,), 0x28: (_LOCAL_TOP,), **opaque}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxdiff.emulator import KERNEL_SECONDS, Buffer, BufferPointer, PtxError, UndefinedBits
+from ptxdiff.emulator import KERNEL_SECONDS, Buffer, BufferPointer, HostMap, PtxError, UndefinedBits
 from ptxdiff.emulator.kernel.memory.space import GlobalMemory
 from ptxdiff.emulator.limits import BLOCK_THREADS
 from ptxdiff.emulator.numeric.vectorise import Array
@@ -141,7 +141,7 @@ def buffers_of(parameters: Sequence[Any]) -> list[Buffer]:
 
 
 def _buffer(parameter: Any) -> Buffer | None:
-    if isinstance(parameter, BufferPointer):
+    if isinstance(parameter, BufferPointer | HostMap):
         return parameter.buffer
     return parameter if isinstance(parameter, Buffer) else None
 
@@ -178,6 +178,8 @@ def parameter_area(places: Sequence[Parameter], values: Sequence[Any]) -> bytes:
 def _encoded(value: Any, size: int) -> bytes:
     if isinstance(value, Buffer | BufferPointer):
         return int(value.address).to_bytes(size, "little")
+    if isinstance(value, HostMap):
+        value = value.bytes
     if isinstance(value, float):
         return np.array(value, {2: np.float16, 4: np.float32, 8: np.float64}[size]).tobytes()
     if isinstance(value, bytes):

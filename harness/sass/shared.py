@@ -337,8 +337,8 @@ class _BarrierOfRegisters(_Barrier):
         if self.arrives:
             fibre.pc += BYTES
             mine = machine._all if lanes is None else lanes
-            for number, threads in sorted({*zip(numbers.tolist(), expected.tolist(), strict=True)}):
-                blocks.arrive(mine[(numbers == number) & (expected == threads)], number, threads)
+            for barrier, threads in sorted({*zip(numbers.tolist(), expected.tolist(), strict=True)}):
+                blocks.arrive(mine[(numbers == barrier) & (expected == threads)], barrier, threads)
             return True
         votes = None
         if self.vote is not None:

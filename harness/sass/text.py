@@ -210,9 +210,9 @@ def _known(text: str) -> _Parts:
 
 
 def _split(text: str) -> list[str]:
-    """Operands of a list. RET and BRX write a register and a label without a comma between them."""
+    """Operands of a list. RET writes a register and a label without a comma between them, BRX one and a number."""
     parts = [p.strip() for p in text.split(",")] if text.strip() else []
-    return [p for part in parts for p in re.split(r"\s+(?=`)", part)]
+    return [p for part in parts for p in re.split(r"\s+(?=`|-?0x)", part)]
 
 
 _REGISTER = re.compile(r"^(UR|UP|R|P|B)(Z|T|\d+)((?:\.\w+)*)$")

@@ -122,6 +122,7 @@ def test_machine_code_by_hand() -> None:
             f"IADD3 R4, R5, R4, UR4\n.L_x_1:\n{STORE}",
             "elsewhere",
         ),
+        (f"{LOADS} DSETP.MIN.AND P0, P1, R4, R4, PT\nIADD3 R4, R5, R4, RZ\n{STORE}", "not known for all operands"),
         (f"{LOADS} IADD3.NEW R4, R5, R4, RZ\n{STORE}", "no row"),
     ],
 )  # fmt: skip

@@ -264,6 +264,34 @@ def test_other_branches_by_convergence_are_refused() -> None:
         run(f"{LOAD} MOV R5, R4\nISETP.EQ.AND P0, PT, R0, 0x3, PT\n@P0 EXIT\n{CONVERGED} {STORE}", [WORDS])
 
 
+TABLE = """
+LOP3.LUT R6, R0, 0x3, RZ, 0xc0, !PT
+IMAD.SHL.U32 R6, R6, 0x10, RZ
+IADD3 R6, R6, 0xf0, RZ
+MOV R7, RZ
+MOV R5, RZ
+BSSY B0, `(.L_x_6)
+BRX R6 {}
+IADD3 R5, R5, 0x1, RZ
+IADD3 R5, R5, 0x10, RZ
+IADD3 R5, R5, 0x100, RZ
+IADD3 R5, R5, 0x1000, RZ
+.L_x_6:
+BSYNC B0
+"""
+
+
+def test_each_lane_jumps_to_the_address_of_its_table_entry() -> None:
+    body = f"{LOAD}{TABLE}{STORE}"
+    after = next(i.address for i in written(body.format("-0x10")).instructions if i.opcode == "BRX") + 16
+    body = body.replace("0xf0", hex(after))
+    found, _ = run(body.format(hex(-after)), [WORDS])
+    assert (found == np.resize([0x1111, 0x1110, 0x1100, 0x1000], 32)).all()
+    for other in ("-0x10", "0x10"):
+        with pytest.raises(Unsupported, match="BRX"):
+            run(body.format(other), [WORDS])
+
+
 STACK = """
 LDC R1, c[0x0][0x28]
 IADD3 R1, R1, -0x20, RZ
