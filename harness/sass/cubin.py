@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ptxdiff.diskcache import DiskCache
+from ptxdiff.emulator.kernel.memory.space import VARIABLES_BASE
 from ptxdiff.sass.text import MachineFunction, Unsupported, functions
-from ptxdiff.triton.cubin import loaded_sections, section_sizes
+from ptxdiff.triton.cubin import loaded_sections, module_variables, section_sizes
 
 _VALUE_IN_PLACE, _HALF, _SIZED = (1, 2), 3, 4  # how an attribute of .nv.info stores its value
 _PARAMETERS, _PARAMETER, _FRAME = 0x0A, 0x17, 0x11  # EIATTR_PARAM_CBANK, _KPARAM_INFO, _FRAME_SIZE
@@ -31,7 +32,8 @@ class MachineCode:
     """The code of a kernel with what it needs to run.
 
     target: of nvdisasm's text ("sm_90"). base: where its parameters begin in constant bank 0. banks: the contents of
-    other constant banks. local, shared: bytes for each thread, and static ones for each block.
+    other constant banks. local, shared: bytes for each thread, and static ones for each block. variables: the initial
+    bytes of the module's variables in global memory.
     """
 
     name: str
@@ -42,6 +44,7 @@ class MachineCode:
     banks: Mapping[int, bytes]
     local: int
     shared: int
+    variables: bytes = b""
 
 
 TARGET = re.compile(r"EF_CUDA_SM(\d+)|\.target\s+sm_(\d+)")
@@ -81,11 +84,26 @@ def with_facts(
         for section, data in sections.items()
         if (bank := _BANK.fullmatch(section)) and bank[1] != "0"
     }
+    variables, places = module_variables(cubin)
+    for key, data in banks.items():
+        if key[1] == _ADDRESS_BANK:
+            banks[key] = _with_addresses(data, places)
     return {
-        n: _kernel(f, sections[f".nv.info.{n}"], banks, sizes, local, target)
+        n: _kernel(f, sections[f".nv.info.{n}"], banks, sizes, local, target, variables)
         for n, f in found.items()
         if f".nv.info.{n}" in sections
     }
+
+
+_ADDRESS_BANK = 4
+
+
+def _with_addresses(bank: bytes, places: Mapping[int, int]) -> bytes:
+    """A constant bank with the addresses at which the module's variables lie here."""
+    filled = bytearray(bank)
+    for at, offset in places.items():
+        struct.pack_into("<Q", filled, at, VARIABLES_BASE + offset)
+    return bytes(filled)
 
 
 _BANK = re.compile(r"\.nv\.constant(\d+)(?:\.(.+))?")
@@ -93,7 +111,7 @@ _BANK = re.compile(r"\.nv\.constant(\d+)(?:\.(.+))?")
 
 def _kernel(
     function: MachineFunction, info: bytes, banks: Mapping[tuple[str, int], bytes], sizes: Mapping[str, int],
-    local: int, target: str,
+    local: int, target: str, variables: bytes,
 ) -> MachineCode:  # fmt: skip
     name = function.name
     own = list(_attributes(info))
@@ -114,6 +132,7 @@ def _kernel(
         {number: data for (of, number), data in banks.items() if of in ("", name)},
         local,
         sizes.get(f".nv.shared.{name}", 0),
+        variables,
     )
 
 

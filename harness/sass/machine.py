@@ -33,7 +33,9 @@ SCHEDULES = ("fall-through first", "taken first", "in turns")
 _STEPS_BETWEEN_LOOKS = 128  # at the clock
 _STEPS_OF_A_TURN = 1 << 13
 _WARP = 32
-_LOCAL_TOP = 0x8000  # where the stack of a thread begins, which grows downwards
+_LOCAL_TOP = 0xFFFDC0
+"""Where the stack of a thread begins, which grows downwards. An H200 with driver 580 showed the low half, in code by
+ptxas 12.9.86 that stores half of the stack pointer by mistake; the upper half is the driver's own matter."""
 
 
 class Blocks(Protocol):

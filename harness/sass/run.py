@@ -65,7 +65,7 @@ def run_machine_code(
     buffers = buffers_of(parameters)
     due = None if limit is None else time.monotonic() + limit
     steps = prepared(code)
-    memory = GlobalMemory(buffers)
+    memory = GlobalMemory(buffers, code.variables)
     area = parameter_area(code.parameters, parameters)
     visited: set[int] = set()
 
@@ -73,6 +73,7 @@ def run_machine_code(
         for buffer in buffers:
             buffer.reset()
             fill(buffer, seed)
+        memory.buffers[0].reset()
         launch = MachineLaunch(
             code, memory, (x, y, z), sizes, area, (schedule,), seed, due, shared=shared, visited=visited
         )
@@ -116,8 +117,9 @@ def run_schedules(
     grid, shared = (len(SCHEDULES) * copies, 1, 1), max(code.shared, reserved(code.target))
     schedules = [schedule for schedule in SCHEDULES for _ in range(copies)]
     launch = MachineLaunch(
-        code, GlobalMemory(buffers), grid, (block, 1, 1), parameter_area(code.parameters, parameters), schedules,
-        SEEDS[0], None if limit is None else time.monotonic() + limit, shared=shared,
+        code, GlobalMemory(buffers, code.variables), grid, (block, 1, 1),
+        parameter_area(code.parameters, parameters), schedules, SEEDS[0],
+        None if limit is None else time.monotonic() + limit, shared=shared,
     )  # fmt: skip
     steps = prepared(code)
     Machine(launch, 0, grid[0]).run(steps)

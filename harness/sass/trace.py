@@ -55,7 +55,8 @@ def followed(
         buffer.reset()
         fill(buffer, SEEDS[0])
     launch = MachineLaunch(
-        code, GlobalMemory(buffers), (x, y, z), (bx, by, bz), parameter_area(code.parameters, parameters),
+        code, GlobalMemory(buffers, code.variables), (x, y, z), (bx, by, bz),
+        parameter_area(code.parameters, parameters),
         SCHEDULES[:1], SEEDS[0], None if limit is None else time.monotonic() + limit,
         shared=max(code.shared, reserved(code.target)) + shared_bytes,
     )  # fmt: skip

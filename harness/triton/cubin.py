@@ -39,6 +39,37 @@ def loaded_sections(cubin: bytes) -> Mapping[str, bytes]:
     return sections
 
 
+_VARIABLES = (".nv.global.init", ".nv.global")  # with initial values, and zeros
+_ADDRESSES = ".nv.constant4"  # the constant bank of addresses, which the driver fills when it loads the module
+_ADDRESS = 2  # R_CUDA_64: an address of 64 bits
+_ALIGNMENT = 256
+
+
+def module_variables(cubin: bytes) -> tuple[bytes, Mapping[int, int]]:
+    """The initial bytes of a module's variables in global memory, one section after the other, and where constant
+    bank 4 has an address of one: by byte of the bank, the byte of the variables."""
+    sections = _sections(cubin)
+    first: dict[int, int] = {}
+    contents = b""
+    for number, section in sorted(enumerate(sections), key=lambda n: n[1].name == _VARIABLES[1]):
+        if section.name in _VARIABLES:
+            contents = contents.ljust(-(-len(contents) // _ALIGNMENT) * _ALIGNMENT, b"\0")
+            first[number] = len(contents)
+            contents += section.data.ljust(section.header[5], b"\0")
+    by_name = {s.name: s for s in sections}
+    places: dict[int, int] = {}
+    for prefix, (_, entry) in _RELOCATIONS.items():
+        relocations = by_name.get(prefix + _ADDRESSES)
+        if not first or relocations is None:
+            continue
+        symbols = list(_SYMBOL.iter_unpack(by_name[".symtab"].data))
+        for at, information, *addend in entry.iter_unpack(relocations.data):
+            symbol = symbols[information >> 32]
+            if information & 0xFFFFFFFF == _ADDRESS and symbol[3] in first:
+                places[at] = first[symbol[3]] + symbol[4] + sum(addend)
+    return contents, places
+
+
 def relocated_code(cubin: bytes) -> bool:
     """Whether relocations complete some of the code when it is loaded."""
     return any(s.data for s in _sections(cubin) if s.name.startswith((".rel.text.", ".rela.text.")))

@@ -1,0 +1,52 @@
+"""A module's variables in global memory: machine code reads their addresses from constant bank 4."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ptxdiff.emulator import Buffer, load_kernel, run_kernel
+from ptxdiff.fuzz.assemblers import assembler
+from ptxdiff.sass.cubin import disassembled, machine_code
+from ptxdiff.sass.run import run_machine_code
+from ptxdiff.triton.targets import assembler as bundled
+from ptxdiff.triton.targets import tool
+
+PTX = """
+.version 8.0
+.target sm_80
+.address_size 64
+.global .align 4 .u32 table[5] = {11, 22, 33, 44, 55};
+.global .align 8 .u64 counts[64];
+.global .align 1 .u8 bytes[3] = {7, 8, 9};
+.visible .entry k(.param .u64 out) .maxntid 32
+{
+  .reg .b64 o, t, c, n, i, s; .reg .b32 x, y, z; .reg .pred p;
+  ld.param.u64 o, [out]; cvta.to.global.u64 o, o;
+  mov.u32 x, %tid.x; cvt.u64.u32 i, x;
+  rem.u32 y, x, 5; mul.wide.u32 s, y, 4; mov.u64 t, table; add.u64 t, t, s; ld.global.u32 y, [t];
+  shl.b64 s, i, 3; mov.u64 c, counts; add.u64 c, c, s;
+  cvt.u64.u32 n, y; st.global.u64 [c], n; ld.global.u64 n, [c]; cvt.u32.u64 y, n;
+  rem.u32 z, x, 3; cvt.u64.u32 s, z; mov.u64 t, bytes; add.u64 t, t, s; ld.global.u8 z, [t]; add.u32 y, y, z;
+  shl.b64 s, i, 2; add.u64 o, o, s; st.global.u32 [o], y;
+  ret;
+}
+"""
+
+
+@pytest.mark.parametrize("level", [0, 3])
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_120a"])
+def test_initial_values_and_zeros_lie_where_the_code_looks(target: str, level: int) -> None:
+    text = PTX.replace("sm_80", target).replace(
+        ".version 8.0", ".version 8.7" if target == "sm_120a" else ".version 8.0"
+    )
+    cubin = assembler(bundled(target).path, level).assemble(text, target).cubin
+    code = machine_code(cubin, disassembled(cubin, tool("nvdisasm")))
+    assert len(code.variables) >= 64 * 8 + 5 * 4 + 3
+    outputs = [np.zeros(32, np.uint32) for _ in range(3)]
+    run_kernel(load_kernel(text), [Buffer(outputs[0], "out", defined=False)], (1,), num_threads=32)
+    for output in outputs[1:]:  # each launch begins with the initial values
+        run_machine_code(code, [Buffer(output, "out", defined=False)], (1,), 32)
+    assert outputs[0].tolist() == [(11, 22, 33, 44, 55)[k % 5] + (7, 8, 9)[k % 3] for k in range(32)]
+    for output in outputs[1:]:
+        assert (output == outputs[0]).all()
