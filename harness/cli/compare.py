@@ -127,9 +127,9 @@ def _records(args: argparse.Namespace) -> int:
         if run.end is None:
             say(f"{path}: the run was cut short: what it lacks was not compared")
     say(f"{comparison.matched} results in both, {comparison.equal} of them equal; {len(shown)} differences")
-    if not comparison.matched:
-        say("no result is in both, so nothing was compared")
-    return 0 if comparison.matched and not shown else 1
+    if not comparison.ran:
+        say(f"{'nothing ran in either' if comparison.matched else 'no result is in both'}, so nothing was compared")
+    return 0 if comparison.ran and not shown else 1
 
 
 def run_file(path: Path) -> Path:

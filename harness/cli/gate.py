@@ -109,7 +109,7 @@ def _accept(run: RunRecords, folder: Path, args: argparse.Namespace) -> int:
     """Make a run the baseline. Returns 1 for an incomplete run, or for failures without `--accept-failures`."""
     from ptxdiff.gating import baseline, digests
     from ptxdiff.gating.baseline import BaselineError
-    from ptxdiff.gating.gate import no_passes, other_run, unacceptable
+    from ptxdiff.gating.gate import no_passes, other_run, skipped, unacceptable
     from ptxdiff.records import EXPECTED, evidence_of_passes, passes
     from ptxdiff.records.compare import compare
 
@@ -136,7 +136,7 @@ def _accept(run: RunRecords, folder: Path, args: argparse.Namespace) -> int:
         say("repair them; or accept the run with --accept-failures, and the baseline lists them")
         return 1
     made = digests.condensed(run) if short else run
-    for remark in other_run(made, old) if old else ():
+    for remark in (*skipped(run), *(other_run(made, old) if old else ())):
         say(f"· {remark.subject}: {remark.text}")
     for difference in compare(old, made).differences if old else ():
         say(str(difference))

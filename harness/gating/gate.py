@@ -20,6 +20,7 @@ from ptxdiff.records import (
     DECLARED,
     EXPECTED,
     PYTORCH,
+    SKIPPED,
     Evidence,
     InRegisters,
     Key,
@@ -112,6 +113,7 @@ def gate(run: RunRecords, baseline: RunRecords, policy: Policy | None = None) ->
         *_accepted_failures(baseline.results),
         *_declared(run, baseline),
         *_newly_expected(run, baseline),
+        *skipped(run),
         *_missing(run, baseline, comparison, policy),
         *_redefined(run, baseline, comparison),
         *_recompiled(run, baseline, comparison, redefined),
@@ -119,6 +121,7 @@ def gate(run: RunRecords, baseline: RunRecords, policy: Policy | None = None) ->
         *_counts(run, baseline),
         *_facts_lost(run, baseline),
         *_moved(comparison, redefined, judged_anew, moved),
+        *_inputs_redefined(comparison),
         *_models(run, baseline, redefined, _cells(comparison.of("ptx")), policy),
         *_regressions(comparison, policy),
         *(_untimed(run, baseline) if policy.speed else ()),
@@ -287,6 +290,16 @@ def _newly_expected(run: RunRecords, baseline: RunRecords) -> Iterator[Objection
     for subject, members in groups.items():
         what = f"{members[0].diagnosis or EXPECTED}, as its case declares: {len(members)} results"
         yield Objection(CORRECTNESS, subject, f"{what}: no baseline has accepted them; review them, then --accept")
+
+
+def skipped(run: RunRecords) -> Iterator[Objection]:
+    """Remarks on variants that a mark or a conftest skipped: a new one has no other trace in a decision."""
+    groups: dict[tuple[str, str], list[Result]] = defaultdict(list)
+    for r in run.results:
+        if r.verdict == "not run" and r.words.startswith(SKIPPED):
+            groups[_subject(r.key), r.words].append(r)
+    for (subject, words), members in groups.items():
+        yield Objection(ACCEPTED, subject, f"not tested on {_targets(members)}: {words}")
 
 
 def _failed(r: Result) -> bool:
@@ -533,6 +546,22 @@ def _moved(
             text += f"; {what}: review both, then --accept"
         yield Objection(code, f"{case}::{variant}", text + ("; its definition changed" if anew else ""))
     yield from _verdicts(comparison)
+
+
+def _inputs_redefined(comparison: Comparison) -> Iterator[Objection]:
+    """Variants whose case declares other inputs, so that bits on the accepted ones were not compared.
+
+    Wrong bits outside a domain that was narrowed would pass. A baseline of digests misses the accepted inputs.
+    """
+    redefined = {(d.key.case, d.key.variant) for d in comparison.of("definition") if _INPUTS.intersection(_parts(d))}
+    moved = Counter(name for d in comparison.of("inputs") if (name := (d.key.case, d.key.variant)) in redefined)
+    for (case, variant), count in sorted(moved.items()):
+        text = f"its case declares other inputs, so the accepted bits of {count} results were not compared"
+        yield Objection(CORRECTNESS, f"{case}::{variant}", f"{text}: review the inputs, then --accept")
+
+
+_INPUTS = frozenset(("inputs", "formats"))
+"""Parts of a definition that decide the inputs."""
 
 
 def _verdicts(comparison: Comparison) -> Iterator[Objection]:

@@ -20,7 +20,7 @@ import pytest
 from ptxdiff.gating import baseline, digests
 from ptxdiff.gating.baseline import BaselineError
 from ptxdiff.gating.gate import ACCEPTED, CORRECTNESS, Decision, Policy, gate, unacceptable
-from ptxdiff.records import RecordError, RunRecords, Share, Writer, read
+from ptxdiff.records import SKIPPED, Key, RecordError, Result, RunRecords, Share, Writer, read
 from tests.support.reports import synthetic
 from tests.support.reports.synthetic import with_results
 from tests.support.sealed import sealed, unsealed
@@ -427,3 +427,30 @@ def test_a_failure_that_a_case_declares_anew_is_refused(base, folders, form, con
     accepted = digests.condensed(run) if form == "digests" else run
     again = digests.decided(run, accepted, MODELS) if form == "digests" else gate(run, accepted, MODELS)
     assert again.code == ACCEPTED
+
+
+def test_other_inputs_that_the_case_declares_are_refused_until_they_are_accepted(base):
+    """A narrower domain, with wrong bits outside of it: nothing is compared there."""
+
+    def narrowed(r):
+        if tuple(r.key.item) != SUBJECT or not r.inputs_digest:
+            return r
+        return dataclasses.replace(r, inputs_digest="f" * 32, fingerprint={**r.fingerprint, "inputs": "0" * 16})
+
+    accepted = baseline.accepted(base)
+    decision = gate(with_results(base, narrowed), accepted, MODELS)
+    assert decision.code == CORRECTNESS
+    assert [f.subject for f in decision.findings if "its case declares other inputs" in f.text] == ["rcp::asm.approx"]
+    again = with_results(base, narrowed)
+    assert gate(again, baseline.accepted(again), MODELS).code == ACCEPTED
+
+
+@pytest.mark.parametrize("form", ["full", "digests"])
+def test_an_item_that_pytest_skipped_is_named(base, folders, form):
+    """Of a case that the baseline lacks: there nothing else would say that it was not tested."""
+    first = next(r for r in base.results if tuple(r.key.item) == SUBJECT)
+    key = Key("new_case", "asm.new", first.key.target, first.key.backend)
+    skip = Result(key, "not run", words=f"{SKIPPED}Skipped: not today")
+    decision = decided(dataclasses.replace(base, results=[*base.results, skip]), form, folders[form])
+    assert [f.text for f in decision.findings if f.subject == "new_case::asm.new" and "Skipped: not today" in f.text]
+    assert decision.code == ACCEPTED
