@@ -84,7 +84,7 @@ class Recorder:
         self.earlier: dict[tuple[str, ...], list[Result]] = {}  # results of the resumed file, by item
         named = config.option.ptx_records
         self.path = records_path(named) if named else None
-        self.in_folder = bool(named) and not is_records_name(named)
+        # `ptxdiff run` names the new file itself, and says so by sharing texts
         self.shared = bool(named) and (config.option.ptx_share_texts or not is_records_name(named))
         self.lock = FileLock(self.path) if self.path else None
         try:
@@ -215,7 +215,7 @@ class Recorder:
         because a conftest drops all items: that run is in the same file, or in the same folder."""
         if self.path is None or self.resumed or self.config.option.collectonly or self.writer is not None:
             return
-        if self.path.exists() or (self.in_folder and (self.config.option.ptx_cases or self.progress.is_ours)):
+        if self.path.exists() or (self.shared and (self.config.option.ptx_cases or self.progress.is_ours)):
             self._write([])
 
     def _write(self, records: Iterable[Sent]) -> None:

@@ -70,7 +70,10 @@ def test_a_run_of_other_tests_writes_no_file_into_the_folder(run_cases, pytester
     assert record_files(Path(pytester.path, "runs")) == []
 
 
-def test_a_run_whose_file_cannot_be_collected_is_the_newest_of_its_folder(run_cases, pytester):
+@pytest.mark.parametrize("records", [("runs",), ("runs/zz.jsonl.zst", "--ptx-share-texts")], ids=["folder", "as named"])
+def test_a_run_whose_file_cannot_be_collected_is_the_newest_of_its_folder(run_cases, pytester, records):
+    """`ptxdiff run` chooses the name of the new file, and so names a file."""
     run_cases("--ptx-records=runs", c=FLIP)
-    run_cases("--ptx-records=runs", "--ptx-cases=cases/c.py", "cases", c="case = 1 / 0\n")
+    words = (f"--ptx-records={records[0]}", *records[1:])
+    run_cases(*words, "--ptx-cases=cases/c.py", "cases", c="case = 1 / 0\n")
     assert nothing_ran(read(Path(pytester.path, "runs")))

@@ -124,5 +124,5 @@ def other_assembler(result: Result, due: VariantItem) -> str:
     return f"by {result.ptxas}, here by {here}" if here and result.ptxas not in ("", here) else ""
 
 
-def _results(data: dict[str, Any]) -> list[Result]:
+def _results(data: Mapping[str, Any]) -> list[Result]:
     return [r for r, _ in unpacked(data.get("ptxdiff_records", "")) if isinstance(r, Result)]
