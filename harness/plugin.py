@@ -371,6 +371,8 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
     try:
         return (yield)
     except pytest.UsageError:
+        if session.items:  # every address was found, and something else is refused, such as a replay token
+            raise
         from ptxdiff.running import misnamed
 
         if misnamed.addresses(session, lambda path: _is_test_file(path, session.config)):

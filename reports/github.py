@@ -25,6 +25,7 @@ from ptxdiff.reports.verdict import headline_facts, overall
 LIMIT = 1_000_000
 COMMENT_LIMIT = 60_000
 """The bytes of a comment, which GitHub refuses beyond 65,536 characters."""
+RED = ("failed",)
 SYMBOLS = {"passed": "✅", "failed": "❌"}
 
 
@@ -45,15 +46,21 @@ def step_summary(run: RunRecords, *, history: History | None = None, limit: int 
 
 
 def annotations(run: RunRecords) -> list[str]:
-    """Workflow commands, one for each cause of a failure, at the line of the variant, as pytest's output has blocks."""
+    """Workflow commands, one for each cause of a failure, at the line of the variant, as pytest's output has blocks.
+
+    A run that was cut short, or in which nothing ran, has one more.
+    """
     shown = view(run)
+    verdict = overall(shown)
+    came_to_a_result = verdict.green or verdict.word in RED
+    whole = [] if came_to_a_result else [f"::error title=ptxdiff::{workflow_data(verdict.sentence)}"]
     items: dict[tuple[str, ...], list[Result]] = defaultdict(list)
     for r in run.results:
         if r.outcome in ("fail", "error"):
             items[r.key.case, r.key.variant, r.key.target, r.key.backend].append(r)
     worst = ([r for r in results if r.verdict == "error"] or results for results in items.values())
     causes = blocks(shown_first(results) for results in worst)
-    return [_annotation(shown, block) for block in sorted(causes, key=lambda b: b.first.verdict != "error")]
+    return whole + [_annotation(shown, block) for block in sorted(causes, key=lambda b: b.first.verdict != "error")]
 
 
 def _annotation(found: View, block: FailureBlock) -> str:

@@ -26,15 +26,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxdiff.records import (
-    COMPRESSED,
-    PLAIN,
     Key,
     RecordError,
     RunRecords,
     collector_paused,
     read,
     read_lines,
-    record_files,
+    runs_of,
 )
 from ptxdiff.records.history_facts import (
     RANK,
@@ -631,14 +629,8 @@ def folder(path: Path, kept: Keeper | None = None) -> Iterator[RunRecords | RunF
     kept: stores the facts of each run for the next report, under the digest of its file. Raises RecordError if there is
     no run.
     """
-    heads = []
-    for file in record_files(path):
-        head = next(iter(read_lines(file)), None)
-        heads.append((getattr(head, "started", ""), file))
-    if not heads:
-        raise RecordError(f"{path}: no records (*{PLAIN} or *{COMPRESSED}) in this folder")
-    *earlier, (_, newest) = sorted(heads)
-    nights = [_Stored(file, kept) for _, file in earlier]
+    *earlier, newest = runs_of(path)
+    nights = [_Stored(file, kept) for file in earlier]
     # Here, not in the generator: its caller may start threads, for a progress bar, and then no process may be forked.
     pool = _begun([n for n in nights if n.facts is None])
     return _read(nights, newest, pool)

@@ -2,7 +2,8 @@
 
 Failures and errors are reported as such. `unsupported` and `not run` are skips with their reason, and an expected
 failure is a skip of type `expected failure`. A run that was cut short, or in which nothing ran, has one more test case,
-an error, so that no reader of the file counts it as passed.
+an error, so that no reader of the file counts it as passed. Merged runs that disagree have one more, a skip that says
+in what.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ptxdiff.records import Result, RunRecords
 from ptxdiff.records.escaping import xml_text
 from ptxdiff.records.history_facts import Item, state_of
 from ptxdiff.reports.model import STATES, View, reused_words, simplicity, view, worst_state
-from ptxdiff.reports.verdict import overall
+from ptxdiff.reports.verdict import disagreement, overall
 
 RED = {"failed"}
 
@@ -44,6 +45,12 @@ def text(run: RunRecords) -> str:
         ET.SubElement(case_element, "error", message=xml_text(verdict.sentence), type=verdict.word)
         totals["tests"] += 1
         totals["errors"] += 1
+    if words := disagreement(shown):
+        suite = ET.SubElement(root, "testsuite", name="merged runs", tests="1", errors="0", failures="0", skipped="1")
+        case_element = ET.SubElement(suite, "testcase", classname="merged runs", name="agree", time="0")
+        ET.SubElement(case_element, "skipped", message=xml_text(words), type="disagreement")
+        totals["tests"] += 1
+        totals["skipped"] += 1
     root.attrib.update({name: str(n) for name, n in totals.items()})
     ET.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"

@@ -16,6 +16,7 @@ from urllib.parse import quote
 from ptxdiff.records import RunRecords
 from ptxdiff.records.escaping import line, sarif_text, visible
 from ptxdiff.reports.model import FailureGroup, View, view
+from ptxdiff.reports.verdict import overall
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 RULES = {
@@ -23,6 +24,7 @@ RULES = {
     "cannot-run": "A variant cannot be compiled, assembled or run as it is written.",
     "expected-failure": "A failure that the case declares, with its diagnosis reproduced.",
 }
+_SUCCESSFUL = ("passed", "failed", "assembled only")
 _RULE = {"fail": "wrong-bits", "error": "cannot-run", "expected": "expected-failure"}
 _LEVEL = {"fail": "error", "error": "error", "expected": "note"}
 
@@ -40,6 +42,7 @@ def log(run: RunRecords) -> dict[str, Any]:
     groups: dict[str, list[FailureGroup]] = defaultdict(list)
     for group in [*shown.failures, *shown.expected]:
         groups[group.case].append(group)
+    successful = run.end is not None and overall(shown).word in _SUCCESSFUL
     driver = {
         "name": "ptxdiff",
         "version": line(str(run.run.environment.get("ptxdiff", "0"))),
@@ -53,7 +56,7 @@ def log(run: RunRecords) -> dict[str, Any]:
                 "tool": {"driver": driver},
                 "automationDetails": {"id": line(f"ptxdiff/{run.run.effort}/")},
                 "columnKind": "utf16CodeUnits",
-                "invocations": [{"executionSuccessful": run.end is not None, "startTimeUtc": line(run.run.started)}],
+                "invocations": [{"executionSuccessful": successful, "startTimeUtc": line(run.run.started)}],
                 "results": [_result(shown, case, members) for case, members in groups.items()],
             }
         ],

@@ -146,13 +146,18 @@ def _notes(view: View, word: str) -> list[str]:
     if reuse := reused_words(view.records.results):
         count, _, rest = reuse.partition(" ")
         notes.append(f"{count} of {_count(len(view.records.results), 'result')} {rest}; --ptx-fresh runs everything.")
-    if conflicts := view.records.conflicts:
-        named = list(dict.fromkeys(f"{c.key.case}::{c.key.variant} on {c.key.target} ({c.words})" for c in conflicts))
-        more = f" and {len(named) - NAMED} more" if len(named) > NAMED else ""
-        notes.append(
-            f"The merged runs disagree on {_count(len(conflicts), 'result')}: {', '.join(named[:NAMED])}{more}."
-        )
+    notes += filter(None, [disagreement(view)])
     return notes + _unjudged(view.records.results)
+
+
+def disagreement(view: View) -> str:
+    """In what merged runs disagree, in a sentence; "" if they do not."""
+    conflicts = view.records.conflicts
+    named = list(dict.fromkeys(f"{c.key.case}::{c.key.variant} on {c.key.target} ({c.words})" for c in conflicts))
+    if not named:
+        return ""
+    more = f" and {len(named) - NAMED} more" if len(named) > NAMED else ""
+    return f"The merged runs disagree on {_count(len(conflicts), 'result')}: {', '.join(named[:NAMED])}{more}."
 
 
 def _unjudged(results: Sequence[Result]) -> list[str]:

@@ -65,7 +65,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Print the differences. Returns 0 if there are none, else 1."""
+    """Print the differences. Returns 0 if results were compared and there are none, else 1."""
     ptx = [name for name in (args.before, args.after) if name is not None and name.endswith(PTX)]
     if str(args.before).endswith(CUBIN):
         return _cubins(args)
@@ -87,7 +87,7 @@ def main(args: argparse.Namespace) -> int:
 
 def _records(args: argparse.Namespace) -> int:
     from ptxdiff.model.targets import normal
-    from ptxdiff.records import RecordError, read, record_files
+    from ptxdiff.records import RecordError, read, record_files, runs_of
     from ptxdiff.records.compare import KINDS, CompareError, compare, grouped
 
     unknown = [k for k in args.kind or [] if k not in KINDS]
@@ -101,18 +101,21 @@ def _records(args: argparse.Namespace) -> int:
             )
     before, after = Path(args.before), Path(args.after or args.before)
     if args.after is None and not args.between:
-        files = record_files(before)
-        if len(files) < 2:
+        if len(record_files(before)) < 2:
             raise UsageError(
                 "give a second run, a folder with two runs, or two targets of one run: "
                 "ptxdiff compare A --between sm_90a sm_100a"
             )
-        before, after = files[-2:]
+        try:
+            before, after = runs_of(before)[-2:]
+        except RecordError as e:
+            raise UsageError(str(e)) from None
         say(f"{before.name} → {after.name}")
     try:
-        before, after = _file(before), _file(after)
+        before, after = run_file(before), run_file(after)
         targets = (normal(args.between[0]), normal(args.between[1])) if args.between else None
-        comparison = compare(read(before), read(after), targets=targets)
+        runs = read(before), read(after)
+        comparison = compare(*runs, targets=targets)
     except (RecordError, CompareError, ValueError) as e:
         raise UsageError(str(e)) from None
     for name, (old, new) in comparison.environment.items():
@@ -120,11 +123,16 @@ def _records(args: argparse.Namespace) -> int:
     shown = comparison.of(*args.kind) if args.kind else list(comparison.differences)
     for line in map(str, shown) if args.verbose else grouped(shown):
         say(line)
+    for path, run in zip((before, after), runs, strict=True):
+        if run.end is None:
+            say(f"{path}: the run was cut short: what it lacks was not compared")
     say(f"{comparison.matched} results in both, {comparison.equal} of them equal; {len(shown)} differences")
-    return 0 if comparison.quiet or not shown else 1
+    if not comparison.ran:
+        say(f"{'nothing ran in either' if comparison.matched else 'no result is in both'}, so nothing was compared")
+    return 0 if comparison.ran and not shown else 1
 
 
-def _file(path: Path) -> Path:
+def run_file(path: Path) -> Path:
     """The records file that a name means: of a folder its newest, which is said. Raises RecordError."""
     from ptxdiff.records import newest_file, record_files
 

@@ -65,6 +65,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Print every decision and return the exit code. With --accept, print the changes and write the baseline."""
+    from ptxdiff.cli.compare import run_file
     from ptxdiff.gating import digests
     from ptxdiff.gating.baseline import BaselineError, load
     from ptxdiff.gating.gate import Policy, gate
@@ -78,7 +79,7 @@ def main(args: argparse.Namespace) -> int:
         )
     folder = Path(args.baseline)
     try:
-        run = read(Path(args.run))
+        run = read(run_file(Path(args.run)))
         if args.accept:
             return _accept(run, folder, args)
         policy = Policy(
@@ -108,7 +109,7 @@ def _accept(run: RunRecords, folder: Path, args: argparse.Namespace) -> int:
     """Make a run the baseline. Returns 1 for an incomplete run, or for failures without `--accept-failures`."""
     from ptxdiff.gating import baseline, digests
     from ptxdiff.gating.baseline import BaselineError
-    from ptxdiff.gating.gate import no_passes, unacceptable
+    from ptxdiff.gating.gate import no_passes, other_run, skipped, unacceptable
     from ptxdiff.records import EXPECTED, evidence_of_passes, passes
     from ptxdiff.records.compare import compare
 
@@ -135,6 +136,8 @@ def _accept(run: RunRecords, folder: Path, args: argparse.Namespace) -> int:
         say("repair them; or accept the run with --accept-failures, and the baseline lists them")
         return 1
     made = digests.condensed(run) if short else run
+    for remark in (*skipped(run), *(other_run(made, old) if old else ())):
+        say(f"· {remark.subject}: {remark.text}")
     for difference in compare(old, made).differences if old else ():
         say(str(difference))
     for finding in wrong:

@@ -114,6 +114,7 @@ def _missing_shards(part: Iterator[int], journal: Journal, limit: int | None) ->
 def _task(args: argparse.Namespace, chosen: Named, available: Sequence[str] | None) -> Task:
     """The sweep to run. available: the targets of a cluster's GPUs; None for those of this machine."""
     from ptxdiff.model.derive import packs_of
+    from ptxdiff.model.identity.dependencies import dependencies
     from ptxdiff.model.naming import agreed
     from ptxdiff.model.targets import normal
     from ptxdiff.model.variants import AsmVariant
@@ -137,7 +138,7 @@ def _task(args: argparse.Namespace, chosen: Named, available: Sequence[str] | No
         raise UsageError(f"--shard-bits {shard_bits}: a shard has 2^16 to 2^{SHARD_BITS} inputs")
     return Task(
         str(item.loaded.path), item.loaded.attribute, item.variant_name, backend, item.target,
-        args.pack or max(packs), bits, shard_bits, fingerprint_of(item),
+        args.pack or max(packs), bits, shard_bits, fingerprint_of(item), dependencies(item.loaded.path),
     )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from ptxdiff.records import (
     DECLARED,
     EXPECTED,
     PYTORCH,
+    SKIPPED,
     Evidence,
     InRegisters,
     Key,
@@ -103,7 +104,7 @@ def gate(run: RunRecords, baseline: RunRecords, policy: Policy | None = None) ->
     judged_anew |= (moved := (redefined & _moved_around(run, baseline)) - judged_anew)
     findings = [
         *_run_as_a_whole(run),
-        *_other_run(run, baseline),
+        *other_run(run, baseline),
         *(_reused(run) if policy.fresh else ()),
         *assembled(run, baseline, comparison, policy.assemblers),
         *_failures(run.results),
@@ -111,6 +112,8 @@ def gate(run: RunRecords, baseline: RunRecords, policy: Policy | None = None) ->
         *_unproved(run, baseline),
         *_accepted_failures(baseline.results),
         *_declared(run, baseline),
+        *_newly_expected(run, baseline),
+        *skipped(run),
         *_missing(run, baseline, comparison, policy),
         *_redefined(run, baseline, comparison),
         *_recompiled(run, baseline, comparison, redefined),
@@ -118,6 +121,7 @@ def gate(run: RunRecords, baseline: RunRecords, policy: Policy | None = None) ->
         *_counts(run, baseline),
         *_facts_lost(run, baseline),
         *_moved(comparison, redefined, judged_anew, moved),
+        *_inputs_redefined(comparison),
         *_models(run, baseline, redefined, _cells(comparison.of("ptx")), policy),
         *_regressions(comparison, policy),
         *(_untimed(run, baseline) if policy.speed else ()),
@@ -129,6 +133,8 @@ def gate(run: RunRecords, baseline: RunRecords, policy: Policy | None = None) ->
 
 
 def _run_as_a_whole(run: RunRecords) -> Iterator[Objection]:
+    if words := no_run(run):
+        yield Objection(CORRECTNESS, RUN, words)
     if run.end is None:
         yield Objection(CORRECTNESS, RUN, "the run was cut short: missing results were not checked")
     if words := nothing_ran(run):
@@ -140,7 +146,7 @@ def _run_as_a_whole(run: RunRecords) -> Iterator[Objection]:
         yield Objection(CORRECTNESS, RUN, text)
 
 
-def _other_run(run: RunRecords, baseline: RunRecords) -> Iterator[Objection]:
+def other_run(run: RunRecords, baseline: RunRecords) -> Iterator[Objection]:
     """Facts on the whole run that decide what it tested, where they are not those of the baseline."""
     if baseline.path is not None and not (baseline.path / LIST).exists():
         text = f"{baseline.path} has no {LIST}, so a deleted file goes unnoticed; the next --accept writes it"
@@ -190,7 +196,19 @@ def _reused(run: RunRecords) -> Iterator[Objection]:
 
 def unacceptable(run: RunRecords) -> str:
     """The reason why a run cannot be a baseline, such as an incomplete run; "" if it can."""
-    return "the run was cut short" if run.end is None else nothing_ran(run)
+    return no_run(run) or ("the run was cut short" if run.end is None else nothing_ran(run))
+
+
+def no_run(run: RunRecords) -> str:
+    """Why records are not those of a run of whole items, in words; "" if they are.
+
+    A baseline agrees with itself whatever the code does. A replay runs one pack of inputs, or one set of a kernel.
+    """
+    if not run.run.chained:
+        return "this is a baseline, not the records of a run: name the file that --records wrote, or its folder"
+    if any(word.startswith("--ptx-replay") for word in run.run.arguments):
+        return "the run repeats one failure (--ptx-replay), so its items were not tested on their other inputs"
+    return ""
 
 
 WHOLE_ITEM = "*"
@@ -256,6 +274,32 @@ def _declared(run: RunRecords, baseline: RunRecords) -> Iterator[Objection]:
         text = f"{', '.join(filter(None, (DECLARED, members[0].words)))}: {len(members)} results"
         text += "" if known else ": no baseline has accepted these bits; review them, then --accept"
         yield Objection(ACCEPTED if known else CORRECTNESS, subject, text)
+
+
+def _newly_expected(run: RunRecords, baseline: RunRecords) -> Iterator[Objection]:
+    """Expected failures, in results that the baseline lacks, of items that it accepted without one.
+
+    Where the baseline has the result, its verdict differs, which `_verdicts` refuses.
+    """
+    keys = {r.key for r in baseline.results}
+    without = {r.key.item for r in baseline.results} - {r.key.item for r in baseline.results if r.expected_failure}
+    groups: dict[str, list[Result]] = defaultdict(list)
+    for r in run.results:
+        if r.expected_failure and r.key not in keys and r.key.item in without and r.diagnosis != DECLARED:
+            groups[_subject(r.key)].append(r)
+    for subject, members in groups.items():
+        what = f"{members[0].diagnosis or EXPECTED}, as its case declares: {len(members)} results"
+        yield Objection(CORRECTNESS, subject, f"{what}: no baseline has accepted them; review them, then --accept")
+
+
+def skipped(run: RunRecords) -> Iterator[Objection]:
+    """Remarks on variants that a mark or a conftest skipped: a new one has no other trace in a decision."""
+    groups: dict[tuple[str, str], list[Result]] = defaultdict(list)
+    for r in run.results:
+        if r.verdict == "not run" and r.words.startswith(SKIPPED):
+            groups[_subject(r.key), r.words].append(r)
+    for (subject, words), members in groups.items():
+        yield Objection(ACCEPTED, subject, f"not tested on {_targets(members)}: {words}")
 
 
 def _failed(r: Result) -> bool:
@@ -504,6 +548,22 @@ def _moved(
     yield from _verdicts(comparison)
 
 
+def _inputs_redefined(comparison: Comparison) -> Iterator[Objection]:
+    """Variants whose case declares other inputs, so that bits on the accepted ones were not compared.
+
+    Wrong bits outside a domain that was narrowed would pass. A baseline of digests misses the accepted inputs.
+    """
+    redefined = {(d.key.case, d.key.variant) for d in comparison.of("definition") if _INPUTS.intersection(_parts(d))}
+    moved = Counter(name for d in comparison.of("inputs") if (name := (d.key.case, d.key.variant)) in redefined)
+    for (case, variant), count in sorted(moved.items()):
+        text = f"its case declares other inputs, so the accepted bits of {count} results were not compared"
+        yield Objection(CORRECTNESS, f"{case}::{variant}", f"{text}: review the inputs, then --accept")
+
+
+_INPUTS = frozenset(("inputs", "formats"))
+"""Parts of a definition that decide the inputs."""
+
+
 def _verdicts(comparison: Comparison) -> Iterator[Objection]:
     """Verdicts that differ from the baseline, except failures and errors, which `_failures` reports."""
     groups: dict[tuple[str, str, str, bool | None], list[Change]] = defaultdict(list)
@@ -675,6 +735,11 @@ def assembled(
     for change in comparison.of("assembler"):
         text = f"{change.detail} of backend {change.key.backend} by {change.after}, in the baseline by {change.before}"
         yield Objection(ACCEPTED, RUN, f"{text}: equal bits come from two assemblers")
+    if held := baseline.run.environment.get(HELD):  # a baseline of digests, whose results name none
+        before = ", ".join(map(str, held))
+        others = Counter(r.ptxas for r in run.results if r.ptxas and r.ptxas not in held)
+        for label, count in sorted(others.items()):
+            yield Objection(ACCEPTED, RUN, f"{count} results by {label}, in the baseline by {before}")
     if not names:
         return
     accepted = [n for n in names if n != BASELINE] + (known(baseline) if BASELINE in names else [])

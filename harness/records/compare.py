@@ -90,12 +90,17 @@ def grouped(changes: Iterable[Change]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result of a comparison. matched: results that both runs have. equal: those of them without any difference."""
+    """The result of a comparison.
+
+    matched: results that both runs have. equal: those of them without any difference. ran: those that were run in one
+    of the two at least.
+    """
 
     differences: tuple[Change, ...]
     matched: int
     equal: int
     environment: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    ran: int = 0
 
     def of(self, *kinds: str) -> list[Change]:
         """The differences of these kinds."""
@@ -104,7 +109,7 @@ class Comparison:
     @property
     def quiet(self) -> bool:
         """Whether at least one result was compared, and nothing differs."""
-        return self.matched > 0 and not self.differences
+        return self.ran > 0 and not self.differences
 
 
 def compare(before: RunRecords, after: RunRecords, *, targets: tuple[str, str] | None = None) -> Comparison:
@@ -134,7 +139,8 @@ def compare(before: RunRecords, after: RunRecords, *, targets: tuple[str, str] |
     found += _in_registers(before.in_registers, after.in_registers)
     order = list(KINDS)
     found.sort(key=lambda d: (order.index(d.kind), d.worse is not True, d.key))
-    return Comparison(tuple(found), len(matched), equal, _environment(before, after))
+    ran = sum(not (old[key].verdict == new[key].verdict == "not run") for key in matched)
+    return Comparison(tuple(found), len(matched), equal, _environment(before, after), ran)
 
 
 def _on(run: RunRecords, target: str, pair: tuple[str, str]) -> RunRecords:

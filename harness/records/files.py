@@ -33,6 +33,7 @@ from ptxdiff.records.texts import (
 )
 from ptxdiff.records.types import (
     SCHEMA,
+    SKIPPED,
     CaseInfo,
     Conflict,
     Disagreement,
@@ -219,17 +220,21 @@ _FOREIGN = {
 def _whole_items(path: Path) -> Iterator[Record]:
     """The records of a file, without the measurements of items that must be run again.
 
-    These are the item of the last measurement, if the run was cut short, and items with an error: a process that was
-    killed, or a machine without memory, may give another result the next time.
+    These are the item of the last measurement, if the run was cut short, items that pytest skipped, and items with an
+    error: a process that was killed, or a machine without memory, may give another result the next time.
     """
     records = list(read_lines(path))
     if records and isinstance(records[0], Run) and not records[0].chained:
         raise RecordError(f"{path}: this is a baseline, which no run can continue; name another file")
     measured = [r for r in records if isinstance(r, Result | Timing | InRegisters)]
-    again = {_item(r) for r in measured if isinstance(r, Result) and r.verdict == "error"}
+    again = {_item(r) for r in measured if isinstance(r, Result) and (r.verdict == "error" or _is_skipped(r))}
     if measured and not isinstance(records[-1], End):
         again.add(_item(measured[-1]))
     return (r for r in records if not (isinstance(r, Result | Timing | InRegisters) and _item(r) in again))
+
+
+def _is_skipped(r: Result) -> bool:
+    return r.verdict == "not run" and r.words.startswith(SKIPPED)
 
 
 def _item(record: Result | Timing | InRegisters) -> tuple[str, ...]:
@@ -258,12 +263,28 @@ def read(path: Path, *, texts: bool = True) -> RunRecords:
         return found
 
 
-def newest_file(folder: Path) -> Path:
-    """The newest records file of a folder, by name. Raises RecordError if there is none."""
-    files = record_files(folder)
-    if not files:
+def runs_of(folder: Path) -> list[Path]:
+    """The records files of a folder, in the order in which their runs began, whatever their names are.
+
+    Runs that began in one second are in the order of their names. Raises RecordError if there is none, for a file
+    without a head, which may be the newest run, killed at once, and for a baseline, whose files are no runs.
+    """
+    heads = []
+    for file in record_files(folder):
+        head = next(read_lines(file), None)
+        if not isinstance(head, Run):
+            raise RecordError(f"{file}: empty; a records file begins with a run record. Remove it, or run again")
+        if not head.chained:
+            raise RecordError(f"{file} belongs to a baseline, so {folder} is no folder of runs")
+        heads.append((head.started, file))
+    if not heads:
         raise RecordError(f"{folder}: no records (*{PLAIN} or *{COMPRESSED}) in this folder")
-    return files[-1]
+    return [file for _, file in sorted(heads)]
+
+
+def newest_file(folder: Path) -> Path:
+    """The records file of a folder's newest run. Raises RecordError as `runs_of` does."""
+    return runs_of(folder)[-1]
 
 
 def in_order(found: RunRecords) -> RunRecords:
@@ -391,7 +412,8 @@ def merged(runs: Sequence[RunRecords]) -> RunRecords:
 
     Of results with the same key that agree, one is kept, with the devices of all; if assemblers differ, as in two
     Tritons, one for each. If results disagree (another verdict, other bits, or another form of the variant), both are
-    kept, and `conflicts` names them. A result `not run` is dropped if another machine has run it.
+    kept. `conflicts` names them, and the variants that two runs define differently, on whatever targets. A result
+    `not run` is dropped if another machine has run it.
     """
     if not runs:
         raise ValueError("there is no run to merge")
@@ -407,6 +429,7 @@ def merged(runs: Sequence[RunRecords]) -> RunRecords:
         found.mutations += (m for m in run.mutations if m not in found.mutations)
         found.proofs += (p for p in run.proofs if p not in found.proofs)
     _merge_results(runs, found)
+    _compare_definitions(runs, found)
     ends = [r.end for r in runs if r.end is not None]
     if len(ends) == len(runs):
         verdicts = Counter(r.outcome for r in found.results)
@@ -445,6 +468,33 @@ def _merge_results(runs: Sequence[RunRecords], into: RunRecords) -> None:
     into.conflicts.sort(key=lambda c: c.key.item)
 
 
+def _compare_definitions(runs: Sequence[RunRecords], into: RunRecords) -> None:
+    """Note the variants that another run defines differently: old code on one target says nothing of new code there."""
+    known: dict[tuple[str, str], Mapping[str, str]] = {}
+    noted = {(c.key.case, c.key.variant) for c in into.conflicts}
+    for run in runs:
+        mine: dict[tuple[str, str], Result] = {}
+        for result in run.results:
+            if result.fingerprint:
+                mine.setdefault((result.key.case, result.key.variant), result)
+        for name, result in mine.items():
+            now = _comparable(result.fingerprint)
+            before = known.setdefault(name, now)
+            if parts := sorted(n for n in before.keys() & now.keys() if before[n] != now[n]):
+                if name not in noted:
+                    into.conflicts.append(Conflict(result.key, f"{_OTHER_DEFINITION}: {', '.join(parts)}"))
+                noted.add(name)
+    into.conflicts.sort(key=lambda c: c.key.item)
+
+
+def _comparable(fingerprint: Mapping[str, str]) -> dict[str, str]:
+    """A definition without the parts whose digests are words: those differ in every process."""
+    return {name: digest for name, digest in fingerprint.items() if " " not in digest}
+
+
+_OTHER_DEFINITION = "the variant, its reference or its policies differ between the runs"
+
+
 def _add(known: list[Result], result: Result, where: str) -> None:
     """Add a result to those of the same key, unless an equal one is there."""
     for k, other in enumerate(known):
@@ -461,7 +511,7 @@ def _add(known: list[Result], result: Result, where: str) -> None:
 def _disagreement(results: Sequence[Result]) -> str:
     """What differs between results of one key; "" if they agree."""
     if len(_values(r.fingerprint.items() for r in results if r.fingerprint)) > 1:
-        return "the variant, its reference or its policies differ between the runs"
+        return _OTHER_DEFINITION
     verdicts = list(dict.fromkeys(r.outcome for r in results))
     if len(verdicts) > 1:
         return f"{' here, '.join(verdicts)} there"

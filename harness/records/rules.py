@@ -46,6 +46,8 @@ def _result(r: Result) -> None:
         raise ContradictionError(f"the verdict is pass, but {r.different} codes differ")
     if r.findings and r.verdict == "pass":
         raise ContradictionError(f"the verdict is pass, but there are {len(r.findings)} findings")
+    if r.verdict == "pass" and r.evidence != "none" and not r.total:
+        raise ContradictionError(f"the verdict is pass by evidence {r.evidence}, but no code was compared")
     if r.expected_failure and r.verdict != "fail":
         raise ContradictionError(f"an expected failure with the verdict {r.verdict}")
     if r.key.assembler and r.ptxas and r.ptxas != r.key.assembler:

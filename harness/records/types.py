@@ -26,6 +26,8 @@ VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 EVIDENCE: tuple[Evidence, ...] = get_args(Evidence)
 UNPROVED = "not proved: "
 """Prefix of a note that limits what a pass proves; summaries print such notes."""
+SKIPPED = "skipped by pytest: "
+"""Prefix of the reason of an item that a mark, a conftest or a plugin skipped. A resumed run asks for it again."""
 EXPECTED = "expected failure"
 """In counts of verdicts: a failure that its case declares."""
 

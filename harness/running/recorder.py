@@ -19,6 +19,7 @@ from ptxdiff.processes.gpus import gpu_visible
 from ptxdiff.records import (
     COMPRESSED,
     PLAIN,
+    SKIPPED,
     UNPROVED,
     VERDICTS,
     CaseInfo,
@@ -81,10 +82,12 @@ class Recorder:
         self.fault = ""
         self.blocks = FailureBlocks()
         self.progress = Progress()
+        self.overruled: list[str] = []  # items with failures that a plugin reported as passed
         self.known: set[tuple[str, ...]] = set()  # items that failed by the records of the resumed file
         self.earlier: dict[tuple[str, ...], list[Result]] = {}  # results of the resumed file, by item
         named = config.option.ptx_records
         self.path = records_path(named) if named else None
+        # `ptxdiff run` names the new file itself, and says so by sharing texts
         self.shared = bool(named) and (config.option.ptx_share_texts or not is_records_name(named))
         self.lock = FileLock(self.path) if self.path else None
         try:
@@ -135,6 +138,10 @@ class Recorder:
         if report.failed:
             came = _with_failure(report, came, self.known)
             self.blocks.add(report, (r for r, _ in came if isinstance(r, Result)))
+        elif report.skipped and not came and report.when != "teardown":
+            came = self._skipped(report)
+        elif report.passed and (wrong := _failing(came)):
+            self.overruled.append(f"{_label(wrong[0].key.item)}: {wrong[0].verdict}")
         if came and self.path is not None:
             self._write(came)
         records = [r for r, _ in came]
@@ -142,6 +149,13 @@ class Recorder:
         self._count(results)
         self.cases |= {r.case: r for r in records if isinstance(r, CaseInfo)}
         self.timings += (replace(r, samples=()) for r in records if isinstance(r, Timing))
+
+    def _skipped(self, report: pytest.TestReport) -> list[Sent]:
+        """The record of an item that a mark, a conftest or a plugin skipped; without one nothing would name it."""
+        item = _item(report.nodeid)
+        if item is None or item in self.earlier:
+            return []
+        return [sent(Result(key=Key(*item), verdict="not run", words=f"{SKIPPED}{_reason(report)}"))]
 
     def _count(self, results: Iterable[Result]) -> None:
         results = list(results)
@@ -187,6 +201,10 @@ class Recorder:
         self.progress.planned(ids)
         self._replace_earlier()
 
+    def pytest_itemcollected(self, item: pytest.Item) -> None:
+        """Note that a case was collected, even if a conftest drops its items."""
+        self.progress.is_ours = self.progress.is_ours or _item(item.nodeid) is not None
+
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Note a file that could not be collected, so that its items are unknown."""
         name = report.nodeid or "the session"
@@ -198,11 +216,12 @@ class Recorder:
         self.progress.broken = True
 
     def _replace_earlier(self) -> None:
-        """Begin the file now if an earlier run's is there: a gate would take that for this run's, if this one writes
-        nothing because a conftest skips all items, or because it dies."""
-        if self.path is None or self.resumed or self.config.option.collectonly or not self.path.exists():
+        """Begin the file now if a gate would else take an earlier run's for this one's, because this one dies, or
+        because a conftest drops all items: that run is in the same file, or in the same folder."""
+        if self.path is None or self.resumed or self.config.option.collectonly or self.writer is not None:
             return
-        self._write([])
+        if self.path.exists() or (self.shared and (self.config.option.ptx_cases or self.progress.is_ours)):
+            self._write([])
 
     def _write(self, records: Iterable[Sent]) -> None:
         """Write records. If that fails, end the run with one line: its further results could not be kept."""
@@ -277,7 +296,9 @@ class Recorder:
             from ptxdiff.running.xdist import remember
 
             remember(self.config)
-        if self._nothing_ran and exitstatus == pytest.ExitCode.OK:
+        if exitstatus == pytest.ExitCode.OK and self.overruled:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        elif exitstatus == pytest.ExitCode.OK and self._nothing_ran:
             session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
 
     def _changed_meanwhile(self) -> str:
@@ -360,6 +381,10 @@ class Recorder:
             terminalreporter.write_line(terminal(remark))
         if self.timings:
             terminalreporter.write_line(f"timings: {_timed(self.timings)}")
+        if self.overruled:
+            what = "1 item was" if len(self.overruled) == 1 else f"{len(self.overruled)} items were"
+            words = f"{what} reported as passed by a conftest or a plugin, but failed: {self.overruled[0]}"
+            terminalreporter.write_line(terminal(words))
         if self._nothing_ran:
             terminalreporter.write_line("nothing ran, so nothing passed")
         if self.path is not None:
@@ -372,6 +397,7 @@ class Progress:
     def __init__(self) -> None:
         self.uncollected: list[str] = []
         self.broken = False
+        self.is_ours = False  # whether an item of ptxdiff was collected
         self._addresses: set[str] | None = None  # of the items to run
         self._reported: set[str] = set()
         self._earlier: set[str] = set()  # the items that earlier starts of a resumed run had planned
@@ -446,6 +472,19 @@ def _with_failure(report: pytest.TestReport, records: list[Sent], known: Collect
     return [*ran, sent(Result(key=Key(*item), verdict="error", words=message_line, message=message))]
 
 
+def _failing(records: Iterable[Sent]) -> list[Result]:
+    """The failures and errors among records that their case does not declare."""
+    results = (r for r, _ in records if isinstance(r, Result))
+    return [r for r in results if r.verdict in ("fail", "error") and not r.expected_failure]
+
+
+def _reason(report: pytest.TestReport) -> str:
+    """Why pytest skipped an item, in one line."""
+    place = report.longrepr
+    words = place[2] if isinstance(place, tuple) else str(place or "")
+    return next((line.strip() for line in words.splitlines() if line.strip()), "no reason is given")
+
+
 def _item(nodeid: str) -> tuple[str, str, str, str] | None:
     """See `collection.item_of`, which is imported only for ids that look like ptxdiff's."""
     if not any(f"-{backend}]" in nodeid for backend in BACKENDS):
@@ -497,7 +536,8 @@ def records_path(argument: str) -> Path:
     if path.is_file() or path.suffix in (".json", ".txt", ".html", ".xml", ".zst"):
         raise RecordError(f"{path}: name a file that ends in {PLAIN} or {COMPRESSED}, or a folder, for the records")
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
-    files = (path / f"{stamp}{f'-{n}' * bool(n)}{COMPRESSED}" for n in range(10_000))
+    # `_` sorts after the dot: of two runs that began in one second, the later has the later name.
+    files = (path / f"{stamp}{f'_{n}' * bool(n)}{COMPRESSED}" for n in range(10_000))
     return next(p for p in files if not p.exists() and not lock_of(p).exists())
 
 

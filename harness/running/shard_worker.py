@@ -21,6 +21,7 @@ from ptxdiff.jobs import Backend, Job, Outcome, Setup, block_of
 from ptxdiff.judging.judge import Judgement, held_exactly, judge
 from ptxdiff.model import load as loader
 from ptxdiff.model.arguments import format_of
+from ptxdiff.model.identity.dependencies import opened, portable
 from ptxdiff.model.policies import Policies, policies
 from ptxdiff.model.reference import ReferenceFault
 from ptxdiff.model.variants import CaseError
@@ -86,6 +87,7 @@ def run_shard(item: Item, backend: Backend, task: Task, shard: int) -> ShardResu
         return ShardResult(shard, "error", str(error), seconds=round(time.monotonic() - started, 3))
     judgement, outcome = swept.judgement, swept.outcome
     outcome = replace(outcome, findings=outcome.findings + held_exactly(policy, outcome.approximate))
+    read = opened(item.loaded.path)
     failed = outcome.status == "ran" and (not judgement.passed or outcome.findings)
     shape = (16 * block_of(task.pack),)
     repeated = Setup(pack=task.pack, shape=shape, fusion=setup.fusion)
@@ -103,6 +105,8 @@ def run_shard(item: Item, backend: Backend, task: Task, shard: int) -> ShardResu
         replay if failed else "",
         {n: asdict(share) for n, share in judgement.judged.items()},
         shard_digest(item, task, inputs),
+        opened=portable(item.loaded.path, read.files),
+        unknown=next(iter(read.unknown), ""),
     )
 
 

@@ -15,7 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +23,11 @@ from ptxdiff.cluster.connect import ClusterError, served
 from ptxdiff.cluster.nodes import CPU, Needs, gpu
 from ptxdiff.cluster.tasks import Ended, Event, Tasks, Yielded
 from ptxdiff.model.identity.definition import harness
+from ptxdiff.model.identity.dependencies import changed_files
 from ptxdiff.processes.child import Device, Process
 from ptxdiff.processes.gpus import Gpu
 from ptxdiff.records import FileLock, WriteError
-from ptxdiff.records.seal import Seal, SealError
+from ptxdiff.records.seal import Seal
 
 SHARD_BITS = 36
 TIMEOUT = 900.0
@@ -40,7 +41,8 @@ class JournalError(ValueError):
 @dataclass(frozen=True)
 class Task:
     """The variant to sweep, by names that a worker resolves. bits: those of all inputs together. shard_bits: those of a
-    shard."""
+    shard. fingerprint, around: digests of its definition, and of what stands around it (`model/identity/dependencies`).
+    """
 
     path: str
     case: str
@@ -51,6 +53,7 @@ class Task:
     bits: int
     shard_bits: int
     fingerprint: Mapping[str, str] = field(default_factory=dict)
+    around: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def shards(self) -> int:
@@ -63,7 +66,8 @@ class ShardResult:
     """One finished shard. verdict: pass, fail or error. digest: of all its output bits. offenders: the first ones.
 
     judged: by output, the fields of `ptxdiff.records.Share`. given: a digest of the inputs and the definition that ran.
-    node: on a cluster, the node that ran it: host and the beginning of Ray's name of the node.
+    node: on a cluster, the node that ran it: host and the beginning of Ray's name of the node. opened: digests of the
+    files that the case's code had opened by then, by path. unknown: why such files are not known, or "".
     """
 
     shard: int
@@ -79,6 +83,8 @@ class ShardResult:
     judged: Mapping[str, Any] = field(default_factory=dict)
     given: str = ""
     node: str = ""
+    opened: Mapping[str, str] = field(default_factory=dict)
+    unknown: str = ""
 
 
 class Journal:
@@ -90,7 +96,7 @@ class Journal:
     def __init__(self, path: Path, task: Task, *, resume: bool) -> None:
         self.path = path
         self.done: dict[int, ShardResult] = {}
-        self._shards = task.shards
+        self._task, self._shards = task, task.shards
         self._seal = Seal()
         try:
             self._lock = FileLock(path)
@@ -121,13 +127,25 @@ class Journal:
         records = list(_objects(self.path))
         if records[:1] != [head]:
             raise JournalError(
-                f"{self.path} belongs to another sweep, or the variant, its reference, its policies or ptxdiff itself "
-                "were changed; start a new journal"
+                f"{self.path} belongs to another sweep, or the variant, its reference, its policies, a module that its "
+                "file imports, or ptxdiff itself were changed; start a new journal"
             )
-        for result in (ShardResult(**obj) for obj in records[1:]):
+        for number, obj in enumerate(records[1:], 2):
+            result = _shard_of(obj, f"{self.path}:{number}")
             self._check(result)
+            if words := _contradiction(result, self._task.shard_bits) or self._opened(result):
+                raise JournalError(f"{self.path}:{number}: {words}; start a new journal")
             self.done[result.shard] = result
         self.done = {n: r for n, r in self.done.items() if r.verdict != "error"}
+
+    def _opened(self, result: ShardResult) -> str:
+        """Why a shard may have another result now: the files that the case's code opened for it; "" if it has not."""
+        if result.verdict == "error":
+            return ""
+        if result.unknown:
+            return f"shard {result.shard} cannot be carried over: {result.unknown}"
+        changed = changed_files(Path(self._task.path), result.opened)
+        return f"{changed[0]}, which the case's code opened for shard {result.shard}, was changed" if changed else ""
 
     def _check(self, result: ShardResult) -> None:
         """Raise JournalError for a shard that already has a result, or that the sweep does not have."""
@@ -160,6 +178,26 @@ class Journal:
         self._lock.release()
 
 
+def _shard_of(obj: Any, place: str) -> ShardResult:
+    """The result on a journal's line. Raises JournalError for one that no `ShardResult` has written."""
+    names = {f.name for f in fields(ShardResult)}
+    if not isinstance(obj, dict) or not {"shard", "verdict"} <= obj.keys() <= names:
+        raise JournalError(f"{place}: no result of a shard; start a new journal")
+    counts = [obj[n] for n in ("shard", "total", "different") if n in obj]
+    if not all(type(n) is int and n >= 0 for n in counts) or obj["verdict"] not in ("pass", "fail", "error"):
+        raise JournalError(f"{place}: a result with an unknown verdict, or with counts that are none")
+    return ShardResult(**obj)
+
+
+def _contradiction(result: ShardResult, bits: int) -> str:
+    """Why a shard of 2^bits inputs cannot have passed as it says, in words; "" if it can."""
+    if result.verdict != "pass":
+        return ""
+    if result.different:
+        return f"the verdict of shard {result.shard} is pass, but {result.different} codes differ"
+    return f"judged {result.total} codes of 2^{bits} inputs" if result.total < 1 << bits else ""
+
+
 def _objects(path: Path) -> Iterator[Any]:
     """The JSON objects of a journal's lines, without an incomplete last line. Raises JournalError."""
     seal = Seal()
@@ -167,7 +205,7 @@ def _objects(path: Path) -> Iterator[Any]:
     for number, line in enumerate(lines, 1):
         try:
             yield json.loads(seal.open(line))
-        except SealError as error:
+        except ValueError as error:  # a SealError is one
             raise JournalError(f"{path}:{number}: {error}") from None
 
 
@@ -400,9 +438,7 @@ class ClusterSweep:
             return ""
         if result.given != self._given(shard):
             return "ran other inputs than those of the shard, or another definition of the variant"
-        if result.verdict == "pass" and result.total < 1 << self.task.shard_bits:
-            return f"judged {result.total} codes of 2^{self.task.shard_bits} inputs"
-        return ""
+        return _contradiction(result, self.task.shard_bits)
 
     def _write(self, result: ShardResult) -> None:
         self.journal.write(result)

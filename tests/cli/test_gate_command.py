@@ -231,3 +231,31 @@ def test_a_name_too_long_for_a_file_is_cut_and_stays_unique(small, tmp_path):
     run = dataclasses.replace(small, results=[r for n in names for r in named(n)], timings=[])
     assert len(baseline.write(run, tmp_path / "baseline")) == 2
     assert {r.key.case for r in baseline.load(tmp_path / "baseline").results} == set(names)
+
+
+def test_a_baseline_and_a_replay_become_no_baseline(small, tmp_path, capsys):
+    baseline.write(with_results(small, lambda r: r if r.key.case == "rcp" else None), tmp_path / "one")
+    code, text = output_of(capsys, tmp_path / "one" / "rcp.jsonl", tmp_path / "new", "--accept")
+    assert code == 1
+    assert "the baseline is unchanged: this is a baseline" in text
+    replay = dataclasses.replace(small.run, arguments=("cases", "--ptx-replay=pack=1"))
+    run = stored(dataclasses.replace(small, run=replay), tmp_path / "run.jsonl")
+    code, text = output_of(capsys, run, tmp_path / "new", "--accept")
+    assert code == 1
+    assert "the baseline is unchanged: the run repeats one failure" in text
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_folder_of_a_baseline_is_no_folder_of_runs(small, tmp_path, capsys):
+    baseline.write(small, tmp_path / "accepted")
+    code, text = output_of(capsys, tmp_path / "accepted", tmp_path / "accepted")
+    assert code == 2
+    assert "belongs to a baseline" in text
+
+
+def test_accepting_says_that_the_effort_is_another(small, tmp_path, capsys):
+    full = dataclasses.replace(small, run=dataclasses.replace(small.run, effort="full"))
+    baseline.write(full, tmp_path / "baseline")
+    code, text = output_of(capsys, stored(small, tmp_path / "run.jsonl"), tmp_path / "baseline", "--accept")
+    assert code == 0
+    assert "effort full in the baseline, quick here" in text

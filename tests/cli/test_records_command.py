@@ -177,3 +177,40 @@ def test_a_missing_text_is_an_error_of_each_reader(folder, capsys):
         code, _, err = said(capsys, *words)
         assert code == 2
         assert "restore that folder" in err
+
+
+def test_runs_without_a_common_result_are_not_equal(folder, capsys, nights):
+    empty = replace(nights[0], results=[], timings=[], end=replace(nights[0].end, verdicts={}))
+    for name in ("empty", "same"):
+        writer = Writer(folder / f"{name}.jsonl")
+        writer.write(empty.run, empty.end)
+        writer.close()
+    for other in ("0.jsonl.zst", "same.jsonl"):
+        code, out, _ = said(capsys, "compare", folder / "empty.jsonl", folder / other, "--kind", "bits")
+        assert (code, "nothing was compared" in out) == (1, True)
+
+
+def test_compare_says_that_a_run_was_cut_short(folder, capsys, nights):
+    writer = Writer(folder / "killed.jsonl")
+    writer.write(nights[0].run, *nights[0].results)
+    writer.close()
+    code, out, _ = said(capsys, "compare", folder / "killed.jsonl", folder / "killed.jsonl")
+    assert (code, "the run was cut short" in out) == (0, True)
+    _, out, _ = said(capsys, "compare", folder / "0.jsonl.zst", folder / "0.jsonl.zst")
+    assert "cut short" not in out
+
+
+def test_the_newest_run_of_a_folder_is_the_one_that_began_last_whatever_its_name(folder, capsys):
+    """An old run that was exported into the folder under a late name is not taken for the newest one."""
+    assert said(capsys, "records", folder / "0.jsonl.zst", "--export", folder / "zzz.jsonl")[0] == 0
+    assert read(folder).path == folder / "1.jsonl.zst"
+    _, out, _ = said(capsys, "compare", folder)
+    assert "zzz.jsonl → 1.jsonl.zst" in out
+    _, out, _ = said(capsys, "gate", folder, "--baseline", folder / "none")
+    assert f"{folder}: 1.jsonl.zst, the newest of 3 runs" in out
+
+
+def test_a_file_without_a_head_may_be_the_newest_run(folder, capsys):
+    (folder / "2.jsonl").write_bytes(b"")
+    code, _, err = said(capsys, "gate", folder, "--baseline", folder / "none")
+    assert (code, "2.jsonl: empty" in err) == (2, True)

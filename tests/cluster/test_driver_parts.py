@@ -55,6 +55,8 @@ def test_a_report_gets_the_node_into_its_records(item):
         (lambda i: report(i, result(i, backend="gpu")), "contain one of flip"),
         (lambda i: report(i), "passed, but sent no result"),
         (lambda i: ItemReport(i.nodeid, ()), "it sent nothing"),
+        (lambda i: report(i, when="setup"), "passed, but sent no result"),
+        (lambda i: report(i, replace(result(i), verdict="fail"), outcome="skipped"), "was skipped, but sent a result"),
         (lambda i: report(i, replace(result(i), verdict="fail")), "passed, but sent a result with the verdict fail"),
         (
             lambda i: report(i, result(i, **{next(iter(fingerprint_of(i.item))): "0" * 32})),

@@ -19,8 +19,8 @@ import pytest
 
 from ptxdiff.gating import baseline, digests
 from ptxdiff.gating.baseline import BaselineError
-from ptxdiff.gating.gate import ACCEPTED, CORRECTNESS, Decision, Policy, gate
-from ptxdiff.records import RecordError, RunRecords, Share, Writer, read
+from ptxdiff.gating.gate import ACCEPTED, CORRECTNESS, Decision, Policy, gate, unacceptable
+from ptxdiff.records import SKIPPED, Key, RecordError, Result, RunRecords, Share, Writer, read
 from tests.support.reports import synthetic
 from tests.support.reports.synthetic import with_results
 from tests.support.sealed import sealed, unsealed
@@ -379,3 +379,78 @@ def test_reused_results_are_refused_where_fresh_ones_are_asked_for(base, folders
     assert decision.code == CORRECTNESS
     assert any("were reused from" in f.text for f in decision.findings)
     assert decide(base, load(folders[form]), policy).code == ACCEPTED
+
+
+# ---- records that are no run of whole items ------------------------------------------------------------------
+
+
+def test_a_baseline_is_no_run(base, folders):
+    """It agrees with itself whatever the code does: somebody swapped the two names."""
+    accepted = baseline.load(folders["full"])
+    decision = gate(accepted, accepted, MODELS)
+    assert decision.code == CORRECTNESS
+    assert [f.text for f in decision.findings if "this is a baseline" in f.text]
+    assert "this is a baseline" in unacceptable(accepted)
+
+
+@pytest.mark.parametrize("form", ["full", "digests"])
+def test_a_replay_is_no_run(base, folders, form):
+    replay = dataclasses.replace(base.run, arguments=("cases", "--ptx-replay=pack=1,place=0,x=00"))
+    run = dataclasses.replace(base, run=replay)
+    decision = decided(run, form, folders[form])
+    assert decision.code == CORRECTNESS
+    assert [f.text for f in decision.findings if "repeats one failure" in f.text]
+    assert "repeats one failure" in unacceptable(run)
+    assert not unacceptable(base)
+
+
+@pytest.mark.parametrize("form", ["full", "digests"])
+@pytest.mark.parametrize("context", ["straight", "shared"])
+def test_a_failure_that_a_case_declares_anew_is_refused(base, folders, form, context):
+    """In results that the baseline has, or only in new ones: of another context, for example."""
+    first = next(r for r in base.results if tuple(r.key.item) == SUBJECT and r.verdict == "pass")
+    key = dataclasses.replace(first.key, context=context)
+    failure = dataclasses.replace(
+        first, key=key, verdict="fail", expected_failure=True, evidence="none", diagnosis="missing early clobber",
+        outputs_digest=tuple(dataclasses.replace(b, digest="0" * 32) for b in first.outputs_digest),
+    )  # fmt: skip
+    run = with_results(base, lambda r: None if r.key == key else r)
+    run = dataclasses.replace(run, results=[*run.results, failure])
+    decision = decided(run, form, folders[form])
+    named = [
+        f.text
+        for f in decision.findings
+        if f.code and ("missing early clobber" in f.text or "expected failure" in f.text)
+    ]
+    assert decision.code == CORRECTNESS
+    assert named
+    accepted = digests.condensed(run) if form == "digests" else run
+    again = digests.decided(run, accepted, MODELS) if form == "digests" else gate(run, accepted, MODELS)
+    assert again.code == ACCEPTED
+
+
+def test_other_inputs_that_the_case_declares_are_refused_until_they_are_accepted(base):
+    """A narrower domain, with wrong bits outside of it: nothing is compared there."""
+
+    def narrowed(r):
+        if tuple(r.key.item) != SUBJECT or not r.inputs_digest:
+            return r
+        return dataclasses.replace(r, inputs_digest="f" * 32, fingerprint={**r.fingerprint, "inputs": "0" * 16})
+
+    accepted = baseline.accepted(base)
+    decision = gate(with_results(base, narrowed), accepted, MODELS)
+    assert decision.code == CORRECTNESS
+    assert [f.subject for f in decision.findings if "its case declares other inputs" in f.text] == ["rcp::asm.approx"]
+    again = with_results(base, narrowed)
+    assert gate(again, baseline.accepted(again), MODELS).code == ACCEPTED
+
+
+@pytest.mark.parametrize("form", ["full", "digests"])
+def test_an_item_that_pytest_skipped_is_named(base, folders, form):
+    """Of a case that the baseline lacks: there nothing else would say that it was not tested."""
+    first = next(r for r in base.results if tuple(r.key.item) == SUBJECT)
+    key = Key("new_case", "asm.new", first.key.target, first.key.backend)
+    skip = Result(key, "not run", words=f"{SKIPPED}Skipped: not today")
+    decision = decided(dataclasses.replace(base, results=[*base.results, skip]), form, folders[form])
+    assert [f.text for f in decision.findings if f.subject == "new_case::asm.new" and "Skipped: not today" in f.text]
+    assert decision.code == ACCEPTED

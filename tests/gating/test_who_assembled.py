@@ -199,3 +199,15 @@ def test_every_report_has_a_line_for_each_assembler_and_level(base):
     assert "1 failure by a fault of ptxas 12.9.86 -O0 itself." in text
     assert f"| {LOW.replace('(', '(')} | 0 | 1 | 1 |" in step_summary(run)
     assert {row["ptxas"] for row in rows(run) if row["backend"] == "gpu" and row["kind"] == "result"} >= {OLD, LOW}
+
+
+def test_a_baseline_of_digests_says_that_another_assembler_made_the_results(base, tmp_path):
+    """Its results name none, but its head lists those that made it."""
+    digests.write(digests.condensed(by(base, OLD, chosen=False)), tmp_path)
+
+    def remarks(label):
+        run = by(base, label, chosen=False)
+        return [f.text for f in digests.decided(run, digests.load(tmp_path), MODELS).findings if "ptxas" in f.text]
+
+    assert remarks(OLD) == []
+    assert [text.endswith(f"by {NEW}, in the baseline by {OLD}") for text in remarks(NEW)] == [True]

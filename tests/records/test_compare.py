@@ -6,6 +6,7 @@ import pytest
 
 from ptxdiff.records.compare import CompareError, compare
 from tests.support.reports import synthetic
+from tests.support.reports.synthetic import with_results
 
 
 @pytest.fixture(scope="module")
@@ -85,3 +86,11 @@ def test_a_changed_environment_is_listed(base):
 def test_speed_within_the_noise_is_no_difference(base):
     quiet = next(iter(synthetic.nights(base, 1, planted={})))
     assert compare(base, quiet).of("speed") == []
+
+
+def test_results_that_ran_in_neither_run_are_not_compared(base):
+    """Two runs in which everything was skipped agree on nothing."""
+    skipped = with_results(base, lambda r: dataclasses.replace(r, verdict="not run", evidence="none"))
+    skipped = dataclasses.replace(skipped, timings=[])
+    found = compare(skipped, skipped)
+    assert (found.matched, found.ran, found.quiet) == (len(base.results), 0, False)

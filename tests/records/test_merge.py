@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ptxdiff.records import Block, Result, RunRecords, Writer, machines, merged, read
+from ptxdiff.reports import junit
 from ptxdiff.reports.model import view
 from ptxdiff.reports.verdict import headline_facts, overall, revision
 from tests.support.reports import synthetic
@@ -136,3 +137,33 @@ def test_a_folder_without_merge_is_a_history(tmp_path):
     run = machine("NVIDIA H200", "GPU-1")
     written(run, tmp_path / "a.jsonl")
     assert read(tmp_path).conflicts == []
+
+
+def test_a_variant_that_another_run_defines_differently_is_reported_on_whatever_target():
+    """Old code on one target and new code on another are not one variant that passes on both."""
+    one, two = machine("NVIDIA H200", "GPU-1"), machine("NVIDIA A100", "GPU-2")
+    name = first_gpu_key(one).item[:2]
+
+    def moved(r):
+        edited = {**r.fingerprint, "asm": "0" * 16} if r.key.item[:2] == name else r.fingerprint
+        return dataclasses.replace(r, key=dataclasses.replace(r.key, target="sm_80"), fingerprint=edited)
+
+    two.results = [moved(r) for r in two.results]
+    found = merged([one, two])
+    (conflict,) = found.conflicts
+    assert conflict.key.item[:3] == (*name, "sm_80")
+    assert conflict.words == "the variant, its reference or its policies differ between the runs: asm"
+    assert any(f"({conflict.words})" in note for note in overall(view(found)).notes)
+    assert '<skipped message="The merged runs disagree' in junit.text(found)
+    assert "disagree" not in junit.text(one)
+
+
+def test_parts_that_no_two_processes_can_compare_are_no_disagreement():
+    one, two = machine("NVIDIA H200", "GPU-1"), machine("NVIDIA A100", "GPU-2")
+    for number, run in enumerate((one, two)):
+        odd = {"reference": f"cannot be compared: a.B {number}"}
+        run.results = [
+            dataclasses.replace(r, key=dataclasses.replace(r.key, target=f"sm_{8 + number}0"), fingerprint=odd)
+            for r in run.results
+        ]
+    assert merged([one, two]).conflicts == []

@@ -104,6 +104,7 @@ CORRUPTIONS: dict[str, tuple[str, Edit, str]] = {
     "a negative count": ("result", put(-1, "different"), "result: different: expected a count, found -1"),
     "more different than compared": ("result", put(21, "different"), "21 codes differ, of 10 compared"),
     "more unchecked than compared": ("result", put(11, "unchecked"), "11 codes unchecked, of 10 compared"),
+    "a pass of no code": ("pass", drop("total"), "pass by evidence hardware, but no code was compared"),
     "a pass that differs": ("pass", put(1, "different"), "the verdict is pass, but 1 codes differ"),
     "a pass with a finding": ("pass", put(["a guard zone hit"], "findings"), "pass, but there are 1 findings"),
     "a pass that was expected to fail": ("pass", put(True, "expected_failure"), "an expected failure with the verdict"),

@@ -340,3 +340,18 @@ def test_a_dash_is_refused_for_bytes(base, tmp_path, capsys, monkeypatch):
     (tmp_path / "r.jsonl").touch()
     assert main(["report", str(tmp_path / "r.jsonl"), "--format", "parquet", "-o", "-"]) == 2
     assert "parquet is no text" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [({"end": None}, "The run was cut short"), ({"results": []}, "Nothing ran")],
+    ids=["cut short", "nothing ran"],
+)
+def test_annotations_and_sarif_say_that_a_run_came_to_no_result(base, change, words):
+    """A reader of their lines alone would take it for a run without failures."""
+    run = dataclasses.replace(base, **change)
+    (annotation,) = github.annotations(run)
+    assert annotation.startswith(f"::error title=ptxdiff::{words}")
+    assert sarif.log(run)["runs"][0]["invocations"][0]["executionSuccessful"] is False
+    assert github.annotations(base) == []
+    assert sarif.log(base)["runs"][0]["invocations"][0]["executionSuccessful"] is True

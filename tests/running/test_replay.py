@@ -12,7 +12,7 @@ from ptxdiff import Case, asm, plain
 from ptxdiff.jobs import Setup, block_of
 from ptxdiff.references.formats import E2M1X2, F32, F64, I8, Format
 from ptxdiff.running.replay import Origin, Replay, TokenError, parse, remarks, token
-from tests.support.case_sources import FLIP
+from tests.support.case_sources import FLIP, RIGHT
 
 
 def case_of(**inputs: Format) -> Case:
@@ -190,3 +190,10 @@ def test_other_compiled_code_of_the_same_case_gets_a_remark():
 def test_an_incomplete_identity_is_refused(word):
     with pytest.raises(TokenError, match="copy the whole token"):
         parse(f"identity={word},pack=1,shape=1,x=00000000", case_of(x=F32))
+
+
+def test_a_wrong_token_with_an_address_is_told_as_such(run_cases):
+    """The address is right: the message is of the token, not of an item that the options leave out."""
+    result = run_cases("--ptx-replay=pack=1,place=0,shape=1,x=1ff", "cases/flip.py::right", flip=RIGHT)
+    result.stderr.fnmatch_lines(["*--ptx-replay: *expected 1 values of 8 bits*"])
+    assert "leave this item out" not in result.stderr.str()

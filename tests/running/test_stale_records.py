@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ptxdiff.gating.gate import nothing_ran
-from ptxdiff.records import read
+from ptxdiff.records import read, record_files
 from tests.support.case_sources import FLIP
 
 NOTHING = {
@@ -50,3 +50,30 @@ def test_a_file_that_cannot_be_collected_replaces_the_file(run_cases, pytester):
     run_cases(f"--ptx-records={file}", c=FLIP)
     run_cases(f"--ptx-records={file}", c="case = 1 / 0\n")
     assert nothing_ran(read(file))
+
+
+@pytest.mark.parametrize("conftest", NOTHING.values(), ids=NOTHING)
+def test_a_run_without_results_is_the_newest_of_its_folder(run_cases, pytester, conftest):
+    right = FLIP.replace("0x01010181", "0x01010101")
+    run_cases("--ptx-records=runs", c=right)
+    folder = Path(pytester.path, "runs")
+    assert not nothing_ran(read(folder))
+    (pytester.path / "conftest.py").write_text(conftest)
+    run_cases("--ptx-records=runs", c=FLIP)
+    assert len(record_files(folder)) == 2
+    assert nothing_ran(read(folder))
+
+
+def test_a_run_of_other_tests_writes_no_file_into_the_folder(run_cases, pytester):
+    (pytester.path / "test_other.py").write_text("def test_nothing(): pass\n")
+    run_cases("--ptx-records=runs", "test_other.py")
+    assert record_files(Path(pytester.path, "runs")) == []
+
+
+@pytest.mark.parametrize("records", [("runs",), ("runs/zz.jsonl.zst", "--ptx-share-texts")], ids=["folder", "as named"])
+def test_a_run_whose_file_cannot_be_collected_is_the_newest_of_its_folder(run_cases, pytester, records):
+    """`ptxdiff run` chooses the name of the new file, and so names a file."""
+    run_cases("--ptx-records=runs", c=FLIP)
+    words = (f"--ptx-records={records[0]}", *records[1:])
+    run_cases(*words, "--ptx-cases=cases/c.py", "cases", c="case = 1 / 0\n")
+    assert nothing_ran(read(Path(pytester.path, "runs")))

@@ -5,6 +5,7 @@ import contextlib
 import functools
 import json
 import os
+import re
 import sys
 import threading
 from pathlib import Path
@@ -17,6 +18,7 @@ from ptxdiff.processes.gpus import Gpu, lock_alone
 from ptxdiff.processes.worker import resolve
 from ptxdiff.sweep import shards
 from ptxdiff.sweep.shards import Journal, JournalError, ShardResult, Task, part_of, sweep
+from tests.support.sealed import sealed, unsealed
 
 TASK = Task("case.py", "case", "v", "gpu", "sm_90a", 1, 20, 16)
 
@@ -161,7 +163,7 @@ def test_a_flipped_bit_in_a_journal_makes_no_pass(tmp_path):
     written = {1: ("fail", 3), 2: ("pass", 0)}
     with contextlib.closing(Journal(path, TASK, resume=False)) as journal:
         for shard, (verdict, different) in written.items():
-            journal.write(ShardResult(shard, verdict, different=different))
+            journal.write(ShardResult(shard, verdict, total=1 << TASK.shard_bits, different=different))
     whole = path.read_bytes()
     for bit in range(0, 8 * len(whole), 7):
         flipped = bytearray(whole)
@@ -243,3 +245,55 @@ def test_a_sweep_whose_policy_judges_almost_no_codes_does_not_pass(tmp_path, in_
     output = " ".join(capsys.readouterr().out.split())
     assert "match= of y promises next to nothing:" in output
     assert "fewer than 1 in 1000; widen it" in output
+
+
+READING = """
+from pathlib import Path
+from ptxdiff import Case, asm
+from ptxdiff.references.formats import U16
+
+def moved(a):
+    return (a + int((Path(__file__).parent / "k.txt").read_text())) & 0xFFFF
+
+case = Case(
+    inputs={"a": U16}, outputs={"y": U16}, reference=moved,
+    variants={"v": asm("{ .reg .b32 t; cvt.u32.u16 t, $1; add.u32 t, t, 0; cvt.u16.u32 $0, t; }", constraints="=h,h")},
+)
+"""
+
+
+def test_shards_are_not_carried_over_after_a_change_of_a_file_that_the_reference_opens(
+    tmp_path, in_this_process, capsys
+):
+    """As with a resumed run: the journal holds digests of what the case's code has opened."""
+    (tmp_path / "reading.py").write_text(READING)
+    (tmp_path / "k.txt").write_text("0")
+    words = ["sweep", f"{tmp_path / 'reading.py'}::v", "--backend", "emulator", "--journal", str(tmp_path / "j.jsonl")]
+    assert main(words) == 0
+    assert main([*words, "--resume"]) == 0
+    (tmp_path / "k.txt").write_text("1")
+    assert main([*words, "--resume"]) == 2
+    assert "k.txt, which the case's code opened for shard 0, was changed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("edit", "words"),
+    [
+        ({"different": 7}, "the verdict of shard 1 is pass, but 7 codes differ"),
+        ({"total": 0}, "judged 0 codes of 2^16 inputs"),
+        ({"verdict": "passed"}, "unknown verdict"),
+        ({"total": "65536"}, "counts that are none"),
+        ({"approved": True}, "no result of a shard"),
+        (None, "j.jsonl:2: Expecting"),
+    ],
+)
+def test_a_shard_that_contradicts_itself_is_refused(tmp_path, edit, words):
+    path = tmp_path / "j.jsonl"
+    with contextlib.closing(Journal(path, TASK, resume=False)) as journal:
+        journal.write(ShardResult(1, "pass", total=1 << TASK.shard_bits))
+    Journal(path, TASK, resume=True).close()
+    head, shard = unsealed(path.read_bytes())
+    edited = [1] if edit is None else {**json.loads(shard), **edit}
+    path.write_bytes(sealed([head, json.dumps(edited).encode()]))
+    with pytest.raises(JournalError, match=re.escape(words)):
+        Journal(path, TASK, resume=True)

@@ -5,7 +5,7 @@ A report must be about the item that was due, with its keys and its variant's de
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -56,16 +56,27 @@ def checked(found: Any, due: pytest.Item, node: str) -> ItemReport:
     if found.words:
         return found
     reports = tuple(_with_node(dict(data), due, node) for data in found.reports)
-    passed = [data for data in reports if data.get("when") == "call" and data["outcome"] == "passed"]
-    if isinstance(due, VariantItem) and passed:
-        results = [r for data in passed for r in _results(data)]
-        bad = [r.verdict for r in results if r.verdict in ("fail", "error") and not r.expected_failure]
-        if bad or not results:
-            sends = f"a result with the verdict {bad[0]}" if bad else "no result"
-            raise Misreported(f"it reported that {due.nodeid} passed, but sent {sends}")
     if not reports:
         raise Misreported(f"it sent nothing on {due.nodeid}")
+    if isinstance(due, VariantItem):
+        _check_outcomes(reports, due)
     return replace(found, reports=reports)
+
+
+def _check_outcomes(reports: Sequence[Mapping[str, Any]], due: VariantItem) -> None:
+    """Raise Misreported where pytest's outcomes do not fit the results that came with them.
+
+    An item that did not fail has a result, unless pytest skipped it, and none that fails.
+    """
+    if any(data["outcome"] == "failed" for data in reports):
+        return
+    results = [r for data in reports for r in _results(data)]
+    bad = [r.verdict for r in results if r.verdict in ("fail", "error") and not r.expected_failure]
+    skipped = any(data["outcome"] == "skipped" for data in reports)
+    what = "was skipped" if skipped else "passed"
+    if bad or (not results and not skipped):
+        sends = f"a result with the verdict {bad[0]}" if bad else "no result"
+        raise Misreported(f"it reported that {due.nodeid} {what}, but sent {sends}")
 
 
 def _with_node(data: dict[str, Any], due: pytest.Item, node: str) -> dict[str, Any]:
@@ -113,5 +124,5 @@ def other_assembler(result: Result, due: VariantItem) -> str:
     return f"by {result.ptxas}, here by {here}" if here and result.ptxas not in ("", here) else ""
 
 
-def _results(data: dict[str, Any]) -> list[Result]:
+def _results(data: Mapping[str, Any]) -> list[Result]:
     return [r for r, _ in unpacked(data.get("ptxdiff_records", "")) if isinstance(r, Result)]
