@@ -20,6 +20,7 @@ from ptxdiff.model.arguments import format_of
 from ptxdiff.model.case import Case
 from ptxdiff.model.policies import Policies
 from ptxdiff.model.reference import ReferenceFault
+from ptxdiff.references.formats import is_zero
 
 Codes = NDArray[np.int64]
 
@@ -56,13 +57,14 @@ def likely_cause(
 
 
 def _flushed(policy: Policies, wrong: Sequence[Compared]) -> str:
-    """Every wrong code is explained by a flush of subnormal numbers, or by the lack of one."""
+    """Every wrong code is a zero for a subnormal number that may not be flushed, or the other way round."""
     if any((o.difference[o.failing] != Difference.FLUSH).any() for o in wrong):
         return ""
     words = {policy.ftz.get(o.name, "never") for o in wrong}
-    if words == {"never"}:
+    zeros = {flag for o in wrong for flag in is_zero(o.fmt, o.got[o.failing]).tolist()}
+    if words == {"never"} and zeros == {True}:
         return "subnormal numbers are flushed to zero: write it without .ftz, or state ftz='allowed'"
-    if words == {"required"}:
+    if words == {"required"} and zeros == {False}:
         return "subnormal numbers are not flushed to zero: write .ftz, or state ftz='allowed'"
     return ""
 

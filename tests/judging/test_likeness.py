@@ -59,6 +59,11 @@ def test_flushes_are_named_by_what_the_policy_says(ftz, flushes, words):
     assert of_two(wrong, ftz=ftz, a=SMALL, b=zero).cause == ""
 
 
+def test_numbers_instead_of_zeros_are_no_flush():
+    zero = np.zeros_like(SMALL)
+    assert of_two(SMALL, a=zero, b=zero).cause == ""
+
+
 @triton.jit
 def total(x_ptr, y_ptr):
     lane = tl.arange(0, 32)
