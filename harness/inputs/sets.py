@@ -257,7 +257,7 @@ def _make(case: Case, case_name: str, effort: str) -> Iterator[InputSet]:
             (f"outputs{size}/1", lambda rng: output_inputs(case, formats, effort, rng, inside)),
             (f"rounding{size}/1", lambda rng: rounding_inputs(formats, results, effort, rng)),
             (f"intermediate{size}/1", lambda rng: _intermediate(case, formats, results, effort, rng, inside)),
-            (f"sticky{size}/1", lambda rng: sticky_inputs(formats, results, effort, rng)),
+            (f"sticky{size}/2", lambda rng: sticky_inputs(formats, results, effort, rng)),
             ("patterns/1", lambda rng: pattern_inputs(formats, rng)),
             (f"random{size}/1", lambda rng: [_random(f, _RANDOM[effort], rng) for f in formats.values()]),
         ]
