@@ -1,4 +1,4 @@
-"""Inputs of which two make a number of the code in one step: a product, its upper half, a quotient, a shift, a sum.
+"""Inputs of which two or three make a number of the code: a product, its upper half, a quotient, a shift, a sum.
 
 `ptxdiff.inputs.constants` solves such a step for one input. Here the other operand is an input too. Both may be
 integers, of one width or two, or floats, or one of each. Steps of integers are solved for unsigned and for signed
@@ -40,8 +40,8 @@ def made_together(formats: Mapping[str, Format], numbers: Sequence[Number], rng:
 
     Steps of integers: a product, its halves, a quotient, a remainder, a sum, a difference, shifts and a rotation by the
     other, and, or, xor. Steps of floats, and of a float and an integer that is converted: a sum, a difference, a
-    product, a quotient, and with a third float a product and a sum. Beside them, products that just overflow and just
-    do not. Packed formats and those of a byte take part only beside a wider integer.
+    product, a quotient. Of three inputs of one format a product and a sum, and of integers also sums and bits. Beside
+    them, products that just overflow and just do not. Of packed formats none.
     """
     rows: dict[str, list[Codes]] = {n: [np.zeros(0, dtype=np.int64)] for n in formats}
     for one, two in itertools.permutations(formats, 2):
@@ -57,11 +57,10 @@ def made_together(formats: Mapping[str, Format], numbers: Sequence[Number], rng:
         for other in formats.keys() - {one, two}:
             rows[other].append(rng.choice(edge_units(formats[other]), len(pairs)))
     for names in itertools.combinations(formats, 3):
-        if len({formats[n] for n in names}) == 1 and _is_float(formats[names[0]]):
-            for name, column in zip(names, _of_three_floats(formats[names[0]], numbers, rng), strict=True):
-                rows[name].append(column)
-            for other in formats.keys() - set(names):
-                rows[other].append(rng.choice(edge_units(formats[other]), len(rows[names[0]][-1])))
+        for name, column in zip(names, _of_three([formats[n] for n in names], numbers, rng), strict=True):
+            rows[name].append(column)
+        for other in formats.keys() - set(names):
+            rows[other].append(rng.choice(edge_units(formats[other]), len(rows[names[0]][-1])))
     return [np.concatenate(rows[n]) for n in formats]
 
 
@@ -72,7 +71,11 @@ def pairs_of(one: Format, two: Format, numbers: Sequence[Number], rng: Rng) -> I
             yield from _of_floats(one, two, numbers, rng)
     elif _is_float(one) and _is_integer(two):
         yield from _of_float_and_integer(one, two, numbers, rng)
-    elif _is_integer(one) and _is_integer(two) and one.unit_bits > 8 and one.unit_bits >= two.unit_bits:
+    elif _is_integer(one) and _is_integer(two) and one.unit_bits <= 8:
+        most = _mask(max(one.unit_bits, two.unit_bits))
+        whole = [n for n in numbers if isinstance(n, int) and 0 < n <= most**2][: 4 * _RELATED]
+        yield from ((u, n // u) for n in whole for u in divisors(n) if n // u <= most)
+    elif _is_integer(one) and _is_integer(two) and one.unit_bits >= two.unit_bits:
         width = one.unit_bits
         plain = [n for n in numbers_as_bits(one, numbers) if n > 1]
         if width > two.unit_bits:
@@ -87,6 +90,14 @@ def pairs_of(one: Format, two: Format, numbers: Sequence[Number], rng: Rng) -> I
         for n in [*plain[:_OF_TWO_FORMATS], *wide[:_OF_TWO_FORMATS]]:
             for signed in dict.fromkeys((_as_signed(n, width), -_as_signed(n, width))):
                 yield from _made_of_signed(signed, width, rng)
+
+
+def _of_three(formats: Sequence[Format], numbers: Sequence[Number], rng: Rng) -> list[Codes]:
+    """Units of three inputs that make a number together; none of them unless all have one format."""
+    fmt = formats[0]
+    if len(set(formats)) > 1 or not (_is_float(fmt) or _is_integer(fmt)):
+        return [np.zeros(0, dtype=np.int64) for _ in formats]
+    return (_of_three_floats if _is_float(fmt) else _of_three_integers)(fmt, numbers, rng)
 
 
 def _is_float(fmt: Format) -> bool:
@@ -149,24 +160,30 @@ def _made_of_signed(n: int, width: int, rng: Rng) -> Iterator[Pair]:
 
 
 def _made_with_narrow(n: int, width: int, two: Format, rng: Rng) -> Iterator[Pair]:
-    """Integers of `width` bits that make n in one step with one of a narrower format, extended as that is signed."""
+    """Integers of `width` bits that make n, or its negative, in one step with one of a narrower format, which is
+    extended as that is signed."""
     whole, narrow = 1 << width, 1 << two.unit_bits
+    half = whole >> 1
     random = [int(r) for r in rng.integers(3, min(narrow, 1 << 62), 3)]
-    values = [random[0] | 1, narrow - 1 - (random[1] >> 3), 7, *[u for u in divisors(n) if u < narrow][-2:]]
+    fitting = max(3, min(narrow - 1, (whole - 1) // n))  # the largest by which a quotient can be n
+    values = [random[0] | 1, fitting, (narrow >> 1) + (random[1] >> 3) | 1, narrow - 3 - (random[2] >> 3) | 1]
+    values += [u for u in divisors(n) if u < narrow][-1:]
     for code in values:
         v = code - narrow if two.has_sign and code >= narrow >> 1 else code
-        yield from ((n - v, code), (n + v, code), (v - n, code), (n ^ v, code))
-        if v % 2:
-            yield n * pow(v, -1, whole), code  # the lower half of the product
-        if n % v == 0:
-            yield n // v, code
-        if v > 1:
-            if -(-(n << width) // v) < whole:
-                yield -(-(n << width) // v), code  # its upper half
-            if n * v + min(v - 1, 2) < whole:
-                yield n * v + min(v - 1, 2), code  # the quotient
-            if n < v:
-                yield n + (whole - 1 - n) // v * v, code  # the remainder
+        for target in (n, -n):
+            yield from ((target - v, code), (target + v, code), (v - target, code), (target ^ v, code))
+            if v % 2:
+                yield target * pow(v, -1, whole), code  # the lower half of a product
+            if n % v == 0:
+                yield target // v, code
+            low, high = (0, whole) if target > 0 < v else (-half, half)
+            upper = -(-(target << width) // v) if v > 0 else (target << width) // v
+            rest = min(abs(v) - 1, 2)
+            dividend = target * v + (rest if target * v > 0 else -rest)
+            multiple = (high - 1 - n) // abs(v) * abs(v)
+            remaining = target + (multiple if target > 0 else -multiple)
+            solved = (upper, dividend, remaining) if n < abs(v) else (upper, dividend)
+            yield from ((x, code) for x in solved if low <= x < high)
     lowest = (n & -n).bit_length() - 1
     for s in dict.fromkeys((3, lowest)):
         if 1 < s <= lowest:
@@ -176,6 +193,22 @@ def _made_with_narrow(n: int, width: int, two: Format, rng: Rng) -> Iterator[Pai
             yield n >> s | n << width - s, s  # rotated
     if n < narrow:
         yield from ((n | random[0], n | ~random[0] & narrow - 1), (n & random[0], n & ~random[0]))  # and, or
+
+
+def _of_three_integers(fmt: Format, numbers: Sequence[Number], rng: Rng) -> list[Codes]:
+    """Codes of three integers of one format: a product and the third, sums of all, or their bits make a number."""
+    rows, mask = [], _mask(fmt.unit_bits)
+    for n in [n for n in numbers_as_bits(fmt, numbers) if n > 1][:_OF_TWO_FORMATS]:
+        a, b, c = (int(r) & mask | 2 for r in rng.integers(0, 1 << 63, 3))
+        for third in (n - a * b, a * b - n, n + a * b, n + a + b, a + b - n, n - a - b):
+            rows += [(a, b, third), (third, a, b), (b, third, a)]
+        rows += [(a, b, n ^ a ^ b), (n ^ a & ~b, n ^ b & ~a, n ^ c & ~(a | b))]  # odd ones, and the majority
+        rows += [(n | a, n | b, n | ~(a & b)), (n & a, n & b, n & ~(a & b))]  # and, or
+    for n in [n for n in numbers if isinstance(n, int) and 3 < n <= mask**3][:_OF_TWO_FORMATS]:
+        rows += [(n, n >> fmt.unit_bits, n >> 2 * fmt.unit_bits)] if n > mask else []  # one above the other
+        rows += [(u, v, n // u // v) for u in divisors(n) for v in divisors(n // u)[-2:] if n // u // v <= mask]
+        rows += [(n // 3, n - n // 3 * 2, n // 3)] if n <= 3 * mask else []
+    return [np.array([_signed64(row[k] & mask) for row in rows], dtype=np.int64) for k in range(3)]
 
 
 def divisors(n: int) -> list[int]:

@@ -50,6 +50,22 @@ INTEGERS = {
     "a rotation by a narrow number": (U32, U16, C, lambda a, b: (a << b % 32 | a >> -b % 32) & 0xFFFFFFFF, C),
     "a shift by a byte": (U32, U8, 0x37C5E200, lambda a, b: a << b % 32 & 0xFFFFFFFF, 0x37C5E200),
     "a product with a signed byte": (U32, I8, C, lambda a, b: a * signed(b, 8) & 0xFFFFFFFF if b > 127 else 0, C),
+    "a negative sum with a signed byte": (
+        I32, I8, 12345678, lambda a, b: signed(a) + signed(b, 8) if b > 127 else 0, -12345678,
+    ),
+    "a negative quotient by a signed byte": (
+        I32, I8, 1234567, lambda a, b: truncated(signed(a), signed(b, 8)) if b > 127 else 0, -1234567,
+    ),
+    "a negative product with a signed byte": (
+        I32, I8, 12345678, lambda a, b: signed(a * signed(b, 8) & 0xFFFFFFFF) if b > 127 else 0, -12345678,
+    ),
+    "the upper half with a signed byte": (
+        I32, I8, 17, lambda a, b: signed(a) * signed(b, 8) >> 32 if b > 127 else 0, -17,
+    ),
+    "a remainder by a signed byte": (
+        I32, I8, 17, lambda a, b: math.fmod(signed(a), signed(b, 8)) if a > 99 and b > 127 else 0, -17,
+    ),
+    "a product of bytes": (U8, U8, 81 * 149, lambda a, b: a * b, 81 * 149),
     "a product of 64 bits and 32": (U64, U32, 0x37C5E21B91D3A, lambda a, b: a * b & (1 << 64) - 1, 0x37C5E21B91D3A),
     "a sum of 64 bits and 32": (U64, U32, 0x37C5E21B91D3A, lambda a, b: a + b & (1 << 64) - 1, 0x37C5E21B91D3A),
 }  # fmt: skip
@@ -63,6 +79,31 @@ def test_a_step_of_two_integers_makes_the_number(step, seed):
     a, b = ([int(u) & (1 << f.unit_bits) - 1 for u in c] for f, c in zip((one, two), columns, strict=True))
     found = [pair for pair in zip(a, b, strict=True) if min(pair) > 1 and of(*pair) == made]
     assert found
+
+
+WORD = 0xFFFFFFFF
+THREE = {
+    "a product and the third": (U32, C, lambda a, b, c: a * b + c & WORD, C),
+    "the first beside a product": (U32, C, lambda a, b, c: b * c + a & WORD, C),
+    "a product without the third": (U32, C, lambda a, b, c: a * b - c & WORD, C),
+    "a sum": (U32, C, lambda a, b, c: a + b + c & WORD, C),
+    "a sum without the third": (U32, C, lambda a, b, c: a + b - c & WORD, C),
+    "an odd number of bits": (U32, C, lambda a, b, c: a ^ b ^ c, C),
+    "the majority of bits": (U32, C, lambda a, b, c: a & b | a & c | b & c if len({a, b, c}) > 2 else 0, C),
+    "common bits": (U32, C, lambda a, b, c: a & b & c if len({a, b, c}) > 2 else 0, C),
+    "a sum of bytes": (U8, 763, lambda a, b, c: a + b + c, 763),
+    "a product of bytes": (U8, 101 * 151 * 211, lambda a, b, c: a * b * c, 101 * 151 * 211),
+    "bytes side by side": (U8, 0x37C5E2, lambda a, b, c: a | b << 8 | c << 16, 0x37C5E2),
+}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("step", THREE)
+def test_three_integers_make_the_number(step, seed):
+    fmt, number, of, made = THREE[step]
+    columns = made_together(dict.fromkeys("abc", fmt), [number], np.random.default_rng(seed))
+    rows = zip(*(c.tolist() for c in columns), strict=True)
+    assert any(min(row) > 3 and of(*row) == made for row in rows)
 
 
 @pytest.mark.parametrize("number", [(1 << 63) + 1, (1 << 64) - 1, 0x9E3779B97F4A7C15])
