@@ -34,13 +34,16 @@ _ULPS = range(-2, 3)
 def integers_solved(plain: Sequence[int], shifts: Sequence[int], width: int) -> Iterator[int]:
     """Integers of `width` bits that a step turns into one of `plain`; those with most bits come first there.
 
-    Steps: bytes or bits reversed, rotations, xor with the input shifted, a square, a product, its upper half, a product
-    and a sum, and two halves put together. shifts: amounts that stand in the code.
+    Steps: bytes or bits reversed, bytes exchanged, rotations, xor with the input shifted, a square, a product, its
+    upper half, a remainder, a product and a sum, and two halves put together. shifts: amounts that stand in the code.
     """
-    half = width // 2
+    half, alternate = width // 2, int.from_bytes(b"\x00\xff" * (width // 16), "big")
     for n in plain:
         yield int.from_bytes(n.to_bytes(width // 8, "little"), "big")
         yield int(f"{n:0{width}b}"[::-1], 2)
+        yield (n & alternate) << 8 | n >> 8 & alternate  # bytes exchanged in each half word
+        if n > 1:
+            yield (1 << width) // n * n - 1  # below the largest multiple, where a reciprocal of n errs first
         yield from (math.isqrt(n), -math.isqrt(n))
         for s in shifts[:_SHIFTS]:
             yield from (n << s | n >> width - s, n >> s | n << width - s)
@@ -50,6 +53,8 @@ def integers_solved(plain: Sequence[int], shifts: Sequence[int], width: int) -> 
             yield b * pow(a, -1, 1 << width)
         if a:
             yield from (b // a, -(-b // a), -(-(b << width) // a))
+        if a > b:
+            yield from (b + a, b + ((1 << width) - 1 - b) // a * a)
     narrow = [n for n in plain if n >> half == 0][:_SOLVED_PAIRED]
     yield from (a << half | b for a, b in itertools.product(narrow, repeat=2))
     for a, b, c in itertools.product(plain[:_SOLVED_THREE], repeat=3):
@@ -147,61 +152,6 @@ def simple_relations(fmt: Format, plain: Sequence[int], numbers: Sequence[int | 
     return np.concatenate([rows[0], one]), np.concatenate([rows[1], other])
 
 
-def made_together(formats: Mapping[str, Format], numbers: Sequence[Number], rng: Rng) -> list[Codes]:
-    """Storage units of every input, of which two integers of one width make a number of the code in one step.
-
-    Steps: a product and its upper half, a quotient, a remainder, shifts and a rotation by the other, and, or; a sum and
-    a difference are in `constant_inputs`. Beside them, products that just overflow and just do not. None of them with a
-    value of 0 or 1, which every set of edges has.
-    """
-    rows: dict[str, list[Codes]] = {n: [np.zeros(0, dtype=np.int64)] for n in formats}
-    for one, two in itertools.permutations(formats, 2):
-        width = formats[one].unit_bits
-        if formats[one].is_float or formats[two].is_float or not 8 < width == formats[two].unit_bits:
-            continue
-        plain = [n for n in numbers_as_bits(formats[one], numbers) if n > 1][:_RELATED]
-        pairs = [pair for n in (*plain, None) for pair in _made_of(n, width, rng)]
-        for name, column in zip((one, two), zip(*pairs, strict=True), strict=True):
-            rows[name].append(np.array([_signed(c & (1 << width) - 1) for c in column], np.int64))
-        for other in formats.keys() - {one, two}:
-            rows[other].append(rng.choice(edge_units(formats[other]), len(pairs)))
-    return [np.concatenate(rows[n]) for n in formats]
-
-
-def _made_of(n: int | None, width: int, rng: Rng) -> Iterator[tuple[int, int]]:
-    """Integers of `width` bits that make n in one step; without n, products beside an overflow."""
-    whole, half = 1 << width, width // 2
-    random = [int(r) % whole for r in rng.integers(0, 1 << 63, _OF_A_STEP)]
-    if n is None:
-        for u in (*_SIMPLE, *(1 << k for k in range(2, width - 1, 3)), *random):
-            for limit in (whole, whole >> 1):  # of unsigned and of signed numbers
-                yield from ((u, (limit - 1) // max(u, 1)), (u, -(-limit // max(u, 1))))
-        return
-    for u in random:
-        yield u | 1, n * pow(u | 1, -1, whole)  # the lower half of the product
-        yield n | u, n | ~u  # and
-        yield n & u, n & ~u | n & random[0]  # or
-    for u in (whole - 2, whole // 2 + 1, whole - 1 - (random[0] >> 2), n + 1, 3 * n):
-        if n < u < whole:
-            yield u, -(-(n << width) // u)  # its upper half
-            yield n + u if n + u < whole else n, u  # the remainder
-    for u in (*_SIMPLE, random[0] >> half, random[1] >> half):
-        if n * u < whole:
-            yield n * u + min(u - 1, 2), u  # the quotient
-    factors = np.arange(3, min(math.isqrt(n), 1 << 16) + 1)
-    yield from ((n // int(u), int(u)) for u in factors[n % factors == 0][:_OF_A_STEP])  # a product, not overflowed
-    for s in range(2, min(width, _SHIFTED)):
-        if n % (1 << s) == 0:
-            yield n >> s | random[s % _OF_A_STEP] << width - s, s  # shifted to the left
-        if n << s < whole:
-            yield n << s | random[s % _OF_A_STEP] >> width - s, s  # to the right
-        yield n >> s | n << width - s, s  # rotated
-
-
-_OF_A_STEP, _SHIFTED = 6, 32
-"""Values of one input with which a step is solved for the other, and the least shift that is not tried."""
-
-
 def _signed(code: int) -> int:
     return code - (1 << 64) if code >> 63 else code
 
@@ -282,7 +232,7 @@ def units_beside(fmt: Format, numbers: Sequence[Number], repeated: bool = True) 
 
 
 def numbers_as_bits(fmt: Format, numbers: Sequence[Number]) -> list[int]:
-    """The numbers as bits of a unit: as they are, in parts of its width, and as the values of a float format."""
+    """The numbers as bits of a unit: as they are, in parts of its width, and as values (of integers, whole ones)."""
     width = fmt.unit_bits
     whole = sorted({n for n in numbers if isinstance(n, int)}, key=lambda n: (-n.bit_length(), n))[:_NUMBERS]
     patterns = [part & (1 << width) - 1 for n in whole for part in (n, *((n >> width,) if n >> width > 0 else ()))]
@@ -296,6 +246,9 @@ def numbers_as_bits(fmt: Format, numbers: Sequence[Number]) -> list[int]:
         patterns += [sum(c << s for s in slots) for c in codes]
         fraction = fmt.mantissa_bits + fmt.ignored_bits
         patterns += [n << fraction for n in whole if 0 < n < 1 << fmt.exponent_bits]
+    elif not fmt.is_float:
+        floats = [n for n in numbers if isinstance(n, float) and abs(n) < 1 << width and n.is_integer()]
+        patterns += [int(n) & (1 << width) - 1 for n in floats[:_NUMBERS]]
     return list(dict.fromkeys(patterns))
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxdiff.inputs.edges import cut, edge_units, in_slots
-from ptxdiff.references.formats import Format, from_ordinal, ordinal, to_float64
+from ptxdiff.references.formats import F32, Format, from_ordinal, ordinal, to_float64
 
 Codes = NDArray[np.int64]
 Pair = tuple[Codes, Codes]
@@ -54,7 +54,8 @@ _WIDER = (24, 53)
 
 @np.errstate(all="ignore")
 def sticky_inputs(formats: Mapping[str, Format], results: Sequence[Format], effort: str, rng: Rng) -> list[Codes]:
-    """Products that tie, with addends about the last place of a wider format, where a sum in that one goes wrong.
+    """Products that tie, with addends about the last place of a wider format, where a sum in that one goes wrong; and
+    products that would tie with a larger addend if they were rounded first.
 
     A sum that is rounded to odd there, and once more to the result, is right only if it keeps what lies below. Storage
     units of each input; none where fewer than three inputs, or no result, are floats wider than a byte.
@@ -78,7 +79,30 @@ def sticky_inputs(formats: Mapping[str, Format], results: Sequence[Format], effo
                     rows[name].append(in_slots(fmt, code))
                 elif name not in (left, right):
                     rows[name].append(rng.choice(edge_units(fmt), len(a)))
+        if others and target.precision <= F32.precision:
+            a, b, c = _rounded_to_ties(formats[left].single, formats[right].single, target, _ROWS[effort], rng)
+            for name, fmt in formats.items():
+                codes = {left: a, right: b}.get(name, _signed(fmt.single, cut(fmt.single, np.abs(c)), c < 0))
+                rows[name].append(in_slots(fmt, codes) if _suits(fmt) else rng.choice(edge_units(fmt), len(a)))
     return [np.concatenate(rows[n]) for n in formats]
+
+
+def _rounded_to_ties(
+    left: Format, right: Format, target: Format, count: int, rng: Rng
+) -> tuple[Codes, Codes, NDArray[np.float64]]:
+    """Factors whose product, rounded to the result's format, would tie in the sum with an addend that is larger by any
+    number of binades; the product itself does not. Codes of the factors, values of the addends.
+    """
+    digits = target.precision
+    larger = 1 + np.arange(count) % (digits - 1)
+    upper = rng.integers(0, 1 << 62, count) | 1 << 62
+    tie = (upper >> (63 - digits + larger) << larger | 1 << (larger - 1)).astype(np.float64)
+    a = _made(left, _odd(np.full(count, left.precision), rng), np.full(count, 1 - left.precision), rng)
+    b = cut(right, np.abs(tie / _value(left, a) * np.ldexp(1.0, 1 - digits)))
+    products = np.ldexp(np.abs(_value(left, a) * _value(right, b)), digits - 1)
+    kept = (np.abs(products - tie) < 0.5) & (products != tie)
+    addends = np.ldexp(1.0 + 0.75 * rng.random(count), larger) * rng.choice([-1.0, 1.0], count)
+    return a[kept], b[kept], addends[kept]
 
 
 def _suits(fmt: Format) -> bool:

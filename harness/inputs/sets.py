@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxdiff.inputs.constants import constant_inputs, made_together
+from ptxdiff.inputs.constants import constant_inputs
 from ptxdiff.inputs.edges import edge_units, product
 from ptxdiff.inputs.generated import Counted, CountedTuples, Generator, Stratified
 from ptxdiff.inputs.intermediate import intermediate_inputs
@@ -20,6 +20,7 @@ from ptxdiff.inputs.outputs import output_inputs
 from ptxdiff.inputs.patterns import combinations, neighbour_inputs, pattern_inputs, special_units
 from ptxdiff.inputs.rounding import rounding_inputs, sticky_inputs
 from ptxdiff.inputs.ties import tie_codes
+from ptxdiff.inputs.together import made_together
 from ptxdiff.inputs.words import constant_pairs, constant_relations, constant_words, word_inputs
 from ptxdiff.model.arguments import format_of, units_of_hard_cases, values_of
 from ptxdiff.model.case import Case
@@ -104,9 +105,9 @@ def input_sets(case: Case, case_name: str, effort: str) -> list[InputSet]:
 
 
 def constant_sets(case: Case, case_name: str, effort: str, variant: Variant) -> list[InputSet]:
-    """The non-empty sets `constants/2` and `together/1` of one variant; none where all inputs run.
+    """The non-empty sets `constants/3` and `together/2` of one variant; none where all inputs run.
 
-    These sets depend on the variant's code, because their numbers come from there. In `together/1` two inputs make a
+    These sets depend on the variant's code, because their numbers come from there. In `together/2` two inputs make a
     number, by a product, a shift or another step.
     """
     return _constants_cached(_Ref(case), _Ref(variant), case_name, _runs_all(case, effort))
@@ -119,7 +120,7 @@ def _constants_cached(case_ref: _Ref, variant_ref: _Ref, case_name: str, everyth
     if everything or not formats:
         return []
     made = []
-    for name, columns_of in (("constants/2", constant_inputs), ("together/1", made_together)):
+    for name, columns_of in (("constants/3", constant_inputs), ("together/2", made_together)):
         seed = seed_of(case_name, name)
         columns = columns_of(formats, constants_of(variant_ref.of), np.random.default_rng(seed))
         made.append(_listed(name, seed, formats, columns, case.domain))
@@ -130,8 +131,8 @@ def word_sets(case: Case, effort: str, variant: Variant, pack: int) -> list[Inpu
     """The sets whose inputs are what one invocation reads at a pack: tuples of `pack` inputs.
 
     `all-words-4/1` has all tuples, if they have at most as many bits as run exhaustively. Else there are `words-4/1`,
-    made from the formats and the reference's thresholds, and `constants-4/1`, `constants-pairs-4/1` and
-    `constants-relations-4/1`, made from the numbers in the variant's code. None where an invocation reads a
+    made from the formats and the reference's thresholds, and `constants-4/2`, `constants-pairs-4/2` and
+    `constants-relations-4/2`, made from the numbers in the variant's code. None where an invocation reads a
     single code.
     """
     if runs_all_words(case, effort, pack):
@@ -187,7 +188,7 @@ def _constant_words(case_ref: _Ref, variant_ref: _Ref, pack: int, part: str) -> 
     inside = functools.partial(within, case.domain, formats)
     numbers = constants_of(variant_ref.of)
     columns = _OF_CODE[part](formats, pack, numbers, None if case.domain is None else inside)
-    return _tuples(f"constants{part}-{pack}/1", formats, columns, pack)
+    return _tuples(f"constants{part}-{pack}/2", formats, columns, pack)
 
 
 @functools.lru_cache(maxsize=32)
@@ -257,7 +258,7 @@ def _make(case: Case, case_name: str, effort: str) -> Iterator[InputSet]:
             (f"outputs{size}/1", lambda rng: output_inputs(case, formats, effort, rng, inside)),
             (f"rounding{size}/1", lambda rng: rounding_inputs(formats, results, effort, rng)),
             (f"intermediate{size}/1", lambda rng: _intermediate(case, formats, results, effort, rng, inside)),
-            (f"sticky{size}/1", lambda rng: sticky_inputs(formats, results, effort, rng)),
+            (f"sticky{size}/2", lambda rng: sticky_inputs(formats, results, effort, rng)),
             ("patterns/1", lambda rng: pattern_inputs(formats, rng)),
             (f"random{size}/1", lambda rng: [_random(f, _RANDOM[effort], rng) for f in formats.values()]),
         ]

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from ptxdiff.inputs.constants import near_numbers, numbers_as_bits, relations, simple_relations, units_beside
 from ptxdiff.inputs.edges import edge_codes
+from ptxdiff.inputs.together import divisors, pairs_of
 from ptxdiff.references.formats import F32, U16, U32, U64, Format, encode
 
 Codes = NDArray[np.int64]
@@ -36,6 +37,8 @@ _TWO_NUMBERS = 1 << 13
 """Elements of the tuples in which two numbers of the code, or one and another value, stand together."""
 _RELATIONS, _LEAST_RELATED = 1 << 13, 96
 """Elements of the tuples in which a number relates two lanes, and the least tuples of every two."""
+_MADE = 3
+"""Numbers, those with most bits first, that two words make in one step."""
 _ORDINARY = 64
 """Ordinary codes of a format; a lane without a special value has one of them."""
 _PRIMES = (5, 7, 11, 13, 17, 31, 61, 127)
@@ -528,11 +531,10 @@ def _numbers_beside(lanes: _Lanes, numbers: Sequence[Number]) -> Codes:
 
 
 def _related_lanes(lanes: _Lanes, numbers: Sequence[Number]) -> Codes:
-    """Two lanes of one format that a number relates, for every two lanes, with all others ordinary. Of lanes of a byte,
-    any two values stand in every two lanes by chance."""
+    """Two lanes of one format that a number relates, for every two lanes, with all others ordinary. Of lanes of a byte
+    only products: the other relations hold of so many pairs that some stand in every two lanes by chance."""
     two = [
-        (i, j) for i, j in itertools.combinations(range(len(lanes.single)), 2)
-        if lanes.single[i] == lanes.single[j] and lanes.single[i].code_bits > 8
+        (i, j) for i, j in itertools.combinations(range(len(lanes.single)), 2) if lanes.single[i] == lanes.single[j]
     ]  # fmt: skip
     made = [np.zeros((0, len(lanes.single)), dtype=np.int64)]
     room = max(_LEAST_RELATED, _RELATIONS // lanes.pack // max(1, len(two)))
@@ -553,19 +555,30 @@ def _related_words(lanes: _Lanes, numbers: Sequence[Number]) -> Iterator[Codes]:
         return
     room = max(_LEAST_RELATED, _RELATIONS // lanes.pack // len(two))
     one, other = _pairs(U32, numbers)
+    largest = sorted((n for n in numbers if isinstance(n, int)), key=lambda n: -n.bit_length())[:_MADE]
+    steps = list(pairs_of(U32, U32, largest, np.random.default_rng(_SEED)))
+    made = [_as_codes([pair[k] for pair in steps]) for k in (0, 1)]
     for number, (first, second) in enumerate(two):
         some = np.random.default_rng([_SEED, number]).permutation(len(one))[:room]
-        units = lanes.units(_backgrounds(lanes, len(some), 11_000 + number)[2])
-        _put(units, first, one[some])
-        _put(units, second, other[some])
+        left, right = np.concatenate([one[some], made[0]]), np.concatenate([other[some], made[1]])
+        units = lanes.units(_backgrounds(lanes, len(left), 11_000 + number)[2])
+        _put(units, first, left)
+        _put(units, second, right)
         yield units
 
 
 def _pairs(fmt: Format, numbers: Sequence[Number]) -> tuple[Codes, Codes]:
     """Codes of one format, side by side, that a number of the code relates (`relations`); in both orders."""
-    plain = numbers_as_bits(fmt, numbers)
     rng = np.random.default_rng(_SEED)
-    made = [relations(fmt, plain, numbers, rng), simple_relations(fmt, plain, numbers)]
+    if fmt.code_bits <= 8:
+        whole = [n for n in numbers if isinstance(n, int) and n <= fmt.code_mask**2][:_NUMBERS]
+        factors = [(u, n // u) for n in whole for u in divisors(n) if n // u <= fmt.code_mask]
+        made = [(_as_codes([u for u, _ in factors]), _as_codes([v for _, v in factors]))]
+    else:
+        plain = numbers_as_bits(fmt, numbers)
+        made = [relations(fmt, plain, numbers, rng), simple_relations(fmt, plain, numbers)]
+        if fmt.is_float and (pairs := list(pairs_of(fmt, fmt, numbers, rng))):
+            made.append((_as_codes([a for a, _ in pairs]), _as_codes([b for _, b in pairs])))
     one, other = (np.concatenate([pair[k] for pair in made]) for k in (0, 1))
     return np.concatenate([one, other]), np.concatenate([other, one])
 
@@ -628,18 +641,18 @@ def _numbers_in_words(lanes: _Lanes, numbers: Sequence[Number]) -> Iterator[Code
         if fmt is not U64:
             # The first numbers have most bits; zero and the others are among the words of the formats.
             yield from _in_two_words(lanes, _as_codes([*plain[:4], 0, -1, *plain[4:8]]))
-            yield from _solved_words(lanes, units_beside(fmt, numbers, repeated=False))
+        yield from _solved_words(lanes, places, units_beside(fmt, numbers, repeated=False))
 
 
-def _solved_words(lanes: _Lanes, words: Codes) -> Iterator[Codes]:
-    """Units with a word in every register in turn, with ordinary values in all others, and in all of them."""
+def _solved_words(lanes: _Lanes, places: Sequence[tuple[int, int, int]], words: Codes) -> Iterator[Codes]:
+    """Units with a word in every place in turn, with ordinary values in all others, and in all of them."""
     ordinary = lanes.units(_backgrounds(lanes, len(words), 7000)[2])
-    for register in lanes.words:
+    for register in places:
         units = ordinary.copy()
         _put(units, register, words)
         yield units
-    if len(lanes.words) > 1:
-        for register in lanes.words:
+    if len(places) > 1:
+        for register in places:
             _put(ordinary, register, words)
         yield ordinary
 

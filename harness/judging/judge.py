@@ -19,7 +19,7 @@ from ptxdiff.judging.differences import Difference, bits, classify_differences, 
 from ptxdiff.judging.evaluate import accepted, flipped, flush
 from ptxdiff.judging.failing_map import axes_of, counted
 from ptxdiff.judging.judged_share import CASES_REFERENCE, holds, pooled, shares
-from ptxdiff.judging.likeness import likely_cause
+from ptxdiff.judging.likeness import likely_cause, only_where
 from ptxdiff.judging.offenders import Compared, farthest, offender_at, padding_note, with_padding
 from ptxdiff.model.arguments import codes_of, format_of
 from ptxdiff.model.case import Case
@@ -50,7 +50,8 @@ class Judgement:
     compared: by output, the compared codes; empty for a set that was judged in pieces. needed: by tensor updated
     in place, its number of codes and how many of them are wrong if a kernel writes nothing. failing: failing inputs by
     cell of `ptxdiff.judging.failing_map`; None if none fails or the case has no map. cause: the mistake whose bits the
-    wrong codes are exactly (`ptxdiff.judging.likeness`); "" if none is known.
+    wrong codes are exactly (`ptxdiff.judging.likeness`); "" if none is known. where: what an input is wherever a code
+    is wrong; "" if it is nothing special.
     """
 
     total: int = 0
@@ -72,6 +73,7 @@ class Judgement:
     compared: dict[str, Compared] = field(default_factory=dict, repr=False)
     needed: dict[str, tuple[int, int]] = field(default_factory=dict)
     cause: str = ""
+    where: str = ""
 
     @property
     def passed(self) -> bool:
@@ -97,6 +99,8 @@ class Judgement:
         )  # fmt: skip
         causes = {j.cause for j in (self, other) if j.different}
         both.cause = causes.pop() if len(causes) == 1 else ""
+        wheres = {j.where for j in (self, other) if j.different}
+        both.where = wheres.pop() if len(wheres) == 1 else ""
         add_counts(both.classes, other.classes)
         add_counts(both.kinds, other.kinds)
         add_counts(both.ulps, other.ulps)
@@ -127,6 +131,7 @@ def judge(case: Case, policy: Policies, inputs: Units, outputs: Units, pack: int
         _tally(case, output, input_codes, pack, judgement)
         _count_distances(output, judgement)
     judgement.cause = likely_cause(case, policy, input_codes, differing, answers, pack)
+    judgement.where = only_where(case, input_codes, differing)
     judgement.failing = _failing_cells(case, differing, input_codes)
     if case.in_place:
         judgement.needed = _needed(case, policy, inputs, input_codes, got)

@@ -20,10 +20,11 @@ from ptxdiff.model.arguments import format_of
 from ptxdiff.model.case import Case
 from ptxdiff.model.policies import Policies
 from ptxdiff.model.reference import ReferenceFault
-from ptxdiff.references.formats import is_subnormal, is_zero
+from ptxdiff.references.formats import is_infinity, is_nan, is_subnormal, is_zero
 
 Codes = NDArray[np.int64]
 
+EXCHANGED = "the bits are those of {} and {} exchanged: swap the operands"
 _LEAST = 16
 """Fewer wrong codes than this fit too many mistakes."""
 _MOST_PAIRS = 6
@@ -113,10 +114,29 @@ def _exchanged_inputs(
         try:
             for answer in accepted(case, policy, {**codes, a: codes[b], b: codes[a]}, apply):
                 if all(_equal(policy, output, answer[output.name]) for output in outputs):
-                    return f"the bits are those of {a} and {b} exchanged: swap the operands"
+                    return EXCHANGED.format(a, b)
         except ReferenceFault:  # the reference does not take such inputs
             continue
     return ""
+
+
+def only_where(case: Case, codes: Mapping[str, Codes], outputs: Sequence[Compared]) -> str:
+    """What an input is wherever a code is wrong, such as "wrong only where x is NaN"; "" if it is nothing special."""
+    wrong = [o for o in outputs if o.name in case.outputs and o.failing.any()]
+    if not case.elementwise or not wrong or sum(int(o.failing.sum()) for o in wrong) < _LEAST:
+        return ""
+    for name, argument in case.inputs.items():
+        fmt, given = format_of(argument), codes[name].reshape(-1)
+        if not fmt.is_float or any(o.failing.size != given.size for o in wrong):
+            continue
+        failing = np.logical_or.reduce([o.failing for o in wrong])
+        for word, test in _KINDS_OF_INPUT.items():
+            if test(fmt, given[failing]).all() and not test(fmt, given).all():
+                return f"wrong only where {name} is {word}"
+    return ""
+
+
+_KINDS_OF_INPUT = {"NaN": is_nan, "infinite": is_infinity, "zero": is_zero, "subnormal": is_subnormal}
 
 
 def _equal(policy: Policies, output: Compared, answer: Codes) -> bool:

@@ -27,7 +27,11 @@ def headline(key: Key, judgement: Judgement, findings: Sequence[str], diagnosis:
     kinds = ", ".join(f"{name} {count}" for name, count in _kinds(judgement).items())
     if judgement.different:
         cause = (
-            cause_words(diagnosis, findings) or _exchanged_places(judgement) or judgement.cause or "".join(findings[:1])
+            cause_words(diagnosis, findings)
+            or _exchanged_places(judgement)
+            or judgement.cause
+            or "".join(findings[:1])
+            or judgement.where
         )
         ways = "they are those expected in other places" if judgement.moved == judgement.different else kinds
         counts = f"{judgement.different} of {judgement.total} codes differ ({ways})"

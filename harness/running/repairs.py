@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ptxdiff.jobs import Job
 from ptxdiff.judging.judge import Judgement, judge
+from ptxdiff.judging.likeness import EXCHANGED
 from ptxdiff.model.arguments import format_of
 from ptxdiff.model.derive import DerivationError, asm_form
 from ptxdiff.model.dialect import AsmCall
@@ -92,6 +93,29 @@ class Repairs:
         if repair is not None and (searched or self._right(job, pack, repair, None)):
             return f"all results are right with {repair.words}"
         return _depends_on_other_places(job, variant, wrong)
+
+    def confirmed(self, job: Job, cause: str) -> str:
+        """A cause that judging found; "" if it advises to swap two operands of asm and that makes nothing right.
+
+        A reference with its inputs exchanged may give the bits of another mistake, such as a missing modifier.
+        """
+        from ptxdiff.backends.snippet import run_once
+        from ptxdiff.emulator import PtxError
+
+        variant = job.variant
+        names = next((p for p in itertools.permutations(job.case.inputs, 2) if cause == EXCHANGED.format(*p)), None)
+        if names is None or not isinstance(variant, AsmVariant) or job.setup.context != "straight":
+            return cause
+        one, other = names
+        units = {n: np.asarray(u).reshape(-1) for n, u in job.inputs.items()}
+        swapped = {**units, one: units[other], other: units[one]}
+        alone = replace(job, setup=replace(job.setup, padding=None))
+        try:
+            outputs = run_once(alone, asm_form(job.case, variant, job.setup.pack), swapped, {})
+            right = judge(job.case, self.policy, units, outputs, job.setup.pack).passed
+        except (PtxError, CaseError, DerivationError, ReferenceFault, DomainError, ValueError):
+            right = False
+        return cause if right else ""
 
     def _in_kernel(self, job: Job, judgement: Judgement) -> str:
         from ptxdiff.backends.compiled import CompiledKernel, compile_job

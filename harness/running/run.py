@@ -327,6 +327,8 @@ class _ItemRun:
             # Findings on the asm alone hold for every assembler.
             by_asm = judgement.passed and self.called_asm.has_all(outcome.findings)
             result, story = (result, []) if by_asm else self.trial.explained(result, job, outcome)
+            if self.backend.name == "emulator" and not self.stops:
+                judgement.cause = self.repairs.confirmed(job, judgement.cause)
             if self._wants_repair(result, judgement):
                 judgement.cause = self.repairs.cause(job, judgement)
             load = write_dump(self.dump, result.key, job.inputs, outcome.outputs, judgement) if self.dump else ()

@@ -95,7 +95,7 @@ def test_sets_that_are_swept_are_told_apart(base):
         dataclasses.replace(
             r, inputs_digest="", total=total, judged={}, unchecked=0, key=dataclasses.replace(r.key, input_set=name)
         )
-        for r, name, total in zip(item, ("words-16/1", "constants-16/1"), (1000, 10), strict=True)
+        for r, name, total in zip(item, ("words-16/1", "constants-16/2"), (1000, 10), strict=True)
     ]
     for results, total, rows in ((swept, 1010, 2), (swept[:1], 1000, 1)):
         whole, *inputs = digests.condensed(dataclasses.replace(base, results=results)).results

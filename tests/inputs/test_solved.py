@@ -18,6 +18,9 @@ STEPS = {
     "a product and a sum": lambda x: x * A + C & 0xFFFFFFFF == N,
     "a product and an xor": lambda x: (x * A ^ C) & 0xFFFFFFFF == N,
     "a quotient": lambda x: x // 7 == 3,
+    "a remainder": lambda x: x % A == N and x > A,
+    "bytes exchanged": lambda x: (x & 0xFF00FF) << 8 | x >> 8 & 0xFF00FF == N,
+    "one below a large multiple": lambda x: x % C == C - 1 and x > 1 << 31,
 }
 
 
@@ -31,6 +34,11 @@ def test_integers_of_which_a_step_makes_a_number(step):
 def test_halves_and_squares():
     found = set(integers_solved([3904 * 3904, 0xABCD, 0x1234], [], 32))
     assert {3904, 0xABCD1234, 0x1234ABCD} <= found
+
+
+def test_floats_are_whole_values_of_integers():
+    assert 123456789 in units_beside(U32, [123456789.0]).tolist()
+    assert not {123456789, 1} & set(units_beside(U32, [0.5, 123456789.5], repeated=False).tolist())
 
 
 def single(value: float) -> np.float32:

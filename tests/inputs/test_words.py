@@ -10,7 +10,7 @@ from ptxdiff.inputs import word_sets
 from ptxdiff.inputs.edges import edge_codes
 from ptxdiff.inputs.fill import shaped
 from ptxdiff.inputs.sets import all_words, has_tuples
-from ptxdiff.inputs.words import constant_words, word_inputs
+from ptxdiff.inputs.words import constant_relations, constant_words, word_inputs
 from ptxdiff.model.constants import packs_in_code
 from ptxdiff.model.match import Domain
 from ptxdiff.model.ptx_variant import PtxVariant
@@ -78,6 +78,35 @@ def test_numbers_of_the_asm_stand_in_words_under_masks_and_in_lanes():
     assert any(w & 0x00FFFF00 == 0 and w & 0xFF0000FF not in (0, 0xFF0000FF) for w in words)
 
 
+def test_two_registers_as_one_of_64_bits_times_a_number_make_another():
+    number = 0x37C5E21B91D3A
+    (x,) = constant_words({"x": U8}, 8, [3, number], None)
+    whole = [int.from_bytes(bytes(row), "little") for row in x.astype(np.uint8).reshape(-1, 8).tolist()]
+    assert any(w * 3 % (1 << 64) == number for w in whole)
+
+
+def test_the_product_of_two_bytes_is_a_number_of_the_asm():
+    (x,) = constant_relations({"x": U8}, 4, [81 * 149], None)
+    for i, j in itertools.permutations(range(4), 2):
+        assert (81, 149) in rows_of(x.reshape(-1, 4)[:, [i, j]])
+
+
+def test_two_words_make_a_number_of_the_asm_in_one_step():
+    a, b = (c.reshape(-1, 2) for c in constant_relations({"a": F16, "b": F16}, 2, [0x37C5621B], None))
+    one, other = ((w[:, 0] | w[:, 1] << 16).astype(np.uint64) for w in (a, b))
+    for made in (one & other, one | other, one * other & 0xFFFFFFFF, one * other >> np.uint64(32)):
+        assert ((made == 0x37C5621B) & (one != other)).any()
+
+
+@pytest.mark.parametrize("step", [lambda x, y: x + y, lambda x, y: x * y], ids=["sum", "product"])
+def test_two_halves_of_a_word_make_a_number_of_the_asm(step):
+    (x,) = constant_relations({"x": F16}, 2, [0x3E3D], None)
+    with np.errstate(all="ignore"):
+        low, high = (c.astype(np.uint16).view(np.float16) for c in x.reshape(-1, 2).T)
+        made = step(low, high) == np.array([0x3E3D], np.uint16).view(np.float16)
+        assert (made & (np.minimum(abs(low), abs(high)) > 0.1) & (np.abs(np.frexp(low)[0]) != 0.5)).any()
+
+
 def test_one_element_of_one_code_is_no_tuple():
     assert not tuples(U32, pack=1)[0].size
     assert tuples(E2M1X2, pack=1)[0].size
@@ -137,7 +166,7 @@ def test_what_runs_of_a_pack_of_bytes(effort, pack, name):
 
 
 def test_names_of_sets_of_elements():
-    assert not any(map(has_tuples, ("exhaustive/1", "constants/2", "edges-full/1", "none", "generated/1")))
+    assert not any(map(has_tuples, ("exhaustive/1", "constants/3", "edges-full/1", "none", "generated/1")))
 
 
 def _asm_of(tl, x):

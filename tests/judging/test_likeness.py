@@ -33,6 +33,20 @@ def test_exchanged_inputs_are_named():
     assert of_two(less(OTHERS, FLOATS)).cause == EXCHANGED
 
 
+@pytest.mark.parametrize(
+    ("special", "word"),
+    [(0x7FC00000, "NaN"), (0x7F800000, "infinite"), (0x80000000, "zero"), (0x80000007, "subnormal")],
+)
+def test_what_an_input_is_wherever_a_code_is_wrong_is_said(special, word):
+    a = np.concatenate([FLOATS, np.full(20, special, np.uint32)])
+    case = Case(inputs={"a": F32}, outputs={"d": F32}, reference=lambda a: a, nan="payload",
+                variants={"v": asm("mov.b32 $0, $1;")})  # fmt: skip
+    policy = policies(case, case.variants["v"])
+    found = judge(case, policy, {"a": a}, {"d": np.where(a == special, 0x3F800000, a).astype(np.uint32)})
+    assert found.where == f"wrong only where a is {word}"
+    assert judge(case, policy, {"a": a}, {"d": a ^ 1}).where == ""
+
+
 def test_one_code_that_is_not_of_the_exchange_and_nothing_is_named():
     got = less(OTHERS, FLOATS)
     got[7] ^= 1
@@ -78,6 +92,11 @@ def test_zeros_for_numbers_within_the_bound_name_the_option_for_underflow(farthe
     cause = judge(case, policies(case, case.variants["v"]), {"a": a}, {"d": got}).cause
     assert cause.endswith("state ulp(2, underflow=True)") == named
     assert named or not cause
+
+
+def test_numbers_instead_of_zeros_are_no_flush():
+    zero = np.zeros_like(SMALL)
+    assert of_two(SMALL, a=zero, b=zero).cause == ""
 
 
 @triton.jit

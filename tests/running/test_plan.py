@@ -37,7 +37,7 @@ def planned(case: Case, backend: str, effort: str = "quick", target: str = "sm_9
 def test_every_input_set_goes_through_the_plain_setup_of_every_pack(backend):
     items = planned(case_of(), backend)
     plain = {(i.setup.pack, i.input_set) for i in items if not i.setup.shape}
-    sets = ("edges/1", "outputs/1", "random/1", "neighbours/1", "constants/2")
+    sets = ("edges/1", "outputs/1", "random/1", "neighbours/1", "constants/3")
     of_tuples = {(p, f"{name}-{p}/1") for p in (2, 4) for name in ("words",)}  # the asm has no number
     assert plain == set(itertools.product((1, 2, 4), sets)) | of_tuples
 

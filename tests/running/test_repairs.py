@@ -10,7 +10,7 @@ import pytest
 import triton
 import triton.language as tl
 
-from ptxdiff import Case, asm, kernel
+from ptxdiff import Case, Domain, asm, kernel
 from ptxdiff.backends import create
 from ptxdiff.jobs import Job, Setup
 from ptxdiff.judging.judge import judge
@@ -134,6 +134,26 @@ def test_one_wrong_input_many_times_names_nothing():
         found = judge(case, policy, job.inputs, {"d": x & np.uint32(0x7F)})
         assert found.different == 64
         assert repairs.Repairs(policy).cause(job, found) == says
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("sub.u32 $0, $2, $1;", True),
+        ("{ .reg .b32 t; sub.u32 t, $1, $2; neg.s32 $0, t; }", True),  # exchanging the inputs makes it right, too
+        ("{ .reg .b32 t, u; sub.u32 t, $1, $2; sub.u32 u, $2, $1; max.s32 $0, t, u; }", False),
+    ],
+)
+def test_operands_are_swapped_only_where_that_makes_all_results_right(text, named):
+    """With b not below a, the third gives b - a as the exchange does, and as itself."""
+    case = Case(
+        inputs={"a": U32, "b": U32}, outputs={"d": U32}, reference=lambda a, b: (a - b) & 0xFFFFFFFF,
+        where=Domain("a is not above b, both small", lambda v: (v["a"] <= v["b"]) & (v["b"] < 1 << 30)),
+        variants={"v": asm(text, "=r,r,r")},
+    )  # fmt: skip
+    item = Item(LoadedCase(case, "c", "case", Path("c.py"), ""), "v", "sm_90a", "emulator")
+    found = causes(run_item(item, create("emulator"), "quick"))
+    assert ("the bits are those of a and b exchanged: swap the operands" in found) == named
 
 
 def test_a_cuda_statement_is_repaired_in_its_own_spelling():

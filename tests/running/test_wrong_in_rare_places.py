@@ -6,7 +6,7 @@ from ptxdiff import Case, asm, plain
 from ptxdiff.backends import create
 from ptxdiff.model.load import LoadedCase
 from ptxdiff.references import bits
-from ptxdiff.references.formats import F32, U8, U32
+from ptxdiff.references.formats import BF16, F16, F32, U8, U16, U32
 from ptxdiff.running.item import Item
 from ptxdiff.running.run import run_item
 from tests.support.running.rare_kernels import counted_but_for_one, counted_but_for_one_of_its_own
@@ -53,7 +53,7 @@ def failing(results):
 def test_constants_of_the_asm_are_inputs(name, tmp_path):
     special, left, right = TEXTS[name]
     variant = asm(POPC.format(special=special, left=left, right=right), constraints="=&r,r")
-    assert failing(found(variant, {"x": U32}, bits.popc, tmp_path / "c.py")) == {"constants/2"}
+    assert failing(found(variant, {"x": U32}, bits.popc, tmp_path / "c.py")) == {"constants/3"}
 
 
 def test_two_inputs_that_differ_by_a_constant(tmp_path):
@@ -65,7 +65,7 @@ def test_two_inputs_that_differ_by_a_constant(tmp_path):
         lambda a, b: (a + b) & 0xFFFFFFFF,
         tmp_path / "c.py",
     )
-    assert "constants/2" in failing(results)
+    assert "constants/3" in failing(results)
 
 
 MADE_BY_TWO = {
@@ -84,6 +84,9 @@ MADE_BY_TWO = {
     "all bits": "or.b32 t, $1, $2; setp.eq.u32 p, t, 0x37c5e21b;",
     "quotient": "div.u32 t, $1, $2; setp.eq.u32 p, t, 0x37c5e;",
     "remainder": "rem.u32 t, $1, $2; setp.eq.u32 p, t, 0x37c5e;",
+    "upper half of signed factors": "mul.hi.s32 t, $1, $2; setp.eq.s32 p, t, 0xc84d19e5;",
+    "wide product of signed factors": "{ .reg .b64 w; mul.wide.s32 w, $1, $2; setp.eq.s64 p, w, -1234567890123; }",
+    "signed quotient": "div.s32 t, $1, $2; setp.eq.s32 p, t, -123457;",
 }
 
 
@@ -93,20 +96,47 @@ def test_what_two_inputs_make_together_is_a_constant(name, tmp_path):
         xor.b32 $0, $1, $2; @p xor.b32 $0, $0, 4; }"""
     variant = asm(text.replace("SPECIAL", MADE_BY_TWO[name]), constraints="=&r,r,r")
     results = found(variant, {"a": U32, "b": U32}, lambda a, b: a ^ b, tmp_path / "c.py")
-    assert "together/1" in failing(results)
+    assert "together/2" in failing(results)
+
+
+@pytest.mark.parametrize(
+    ("fmt", "type", "code"), [(F32, "f32", "0f42f6e979"), (F16, "f16", "0x3e3d"), (BF16, "bf16", "0x3fcb")],
+    ids=["float32", "float16", "bfloat16"],
+)  # fmt: skip
+@pytest.mark.parametrize("step", ["add", "mul"])
+def test_what_two_floats_make_together_is_a_constant(step, fmt, type, code, tmp_path):
+    bits = fmt.code_bits
+    mantissa = (1 << fmt.mantissa_bits) - 1
+    text = f"""{{ .reg .pred p; .reg .b{bits} t, c; {step}.rn.{type} t, $1, $2; mov.b{bits} c, {code};
+        setp.eq.{type} p, t, c; and.b{bits} t, $1, {mantissa}; setp.ne.and.s{bits} p, t, 0, p;
+        and.b{bits} t, $2, {mantissa}; setp.ne.and.s{bits} p, t, 0, p; xor.b{bits} t, $1, $2; cvt.u32.u{bits} $0, t;
+        @p xor.b32 $0, $0, 4; }}"""
+    kind = "h" if bits == 16 else "r"
+    variant = asm(text, constraints=f"=&r,{kind},{kind}")
+    results = found(variant, {"a": fmt, "b": fmt}, lambda a, b: a ^ b, tmp_path / "c.py")
+    assert "together/2" in failing(results)
+
+
+@pytest.mark.parametrize("step", ["mul.lo.u32 t, $1, v;", "add.u32 t, $1, v;", "xor.b32 t, $1, v;"])
+def test_what_two_widths_make_together_is_a_constant(step, tmp_path):
+    text = f"""{{ .reg .pred p; .reg .b32 t, v; cvt.u32.u16 v, $2; {step} setp.eq.u32 p, t, 0x37c5e21b;
+        setp.gt.and.u32 p, v, 2, p; xor.b32 $0, $1, v; @p xor.b32 $0, $0, 4; }}"""
+    variant = asm(text, constraints="=&r,r,h")
+    results = found(variant, {"a": U32, "b": U16}, lambda a, b: a ^ b, tmp_path / "c.py")
+    assert "together/2" in failing(results)
 
 
 @pytest.mark.parametrize("function", [counted_but_for_one, counted_but_for_one_of_its_own])
 def test_constants_of_a_triton_function_are_inputs(function, tmp_path):
     pytest.importorskip("triton")
-    assert failing(found(plain(function), {"x": U32}, bits.popc, tmp_path / "c.py")) == {"constants/2"}
+    assert failing(found(plain(function), {"x": U32}, bits.popc, tmp_path / "c.py")) == {"constants/3"}
 
 
 ONE = "{ .reg .pred p; WRONG mov.b32 $0, $2; mov.b32 $1, $3; @p xor.b32 $1, $1, 1; }"
 PAIRS = {"equal": "setp.eq.u32 p, $2, $3;", "nowhere": "setp.ne.u32 p, $2, $2;"}
 
 
-SHOWN = {"neighbours/1", "words-2/1", "constants-2/1", "constants-pairs-2/1", "constants-relations-2/1"}
+SHOWN = {"neighbours/1", "words-2/1", "constants-2/2", "constants-pairs-2/2", "constants-relations-2/2"}
 """The sets with equal neighbours."""
 
 
@@ -125,7 +155,7 @@ def test_two_pairs_of_equal_neighbours(tmp_path):
         mov.b32 $0, $4; mov.b32 $1, $5; mov.b32 $2, $6; mov.b32 $3, $7; @p xor.b32 $2, $2, 1; }"""
     variant = asm(text, constraints="=&r,=&r,=&r,=&r,r,r,r,r", pack=4)
     sets = failing(found(variant, {"x": U32}, lambda x: x, tmp_path / "c.py"))
-    assert sets == {"neighbours/1", "words-4/1", "constants-pairs-4/1"}
+    assert sets == {"neighbours/1", "words-4/1", "constants-pairs-4/2"}
 
 
 def test_equal_neighbours_where_all_inputs_run(tmp_path):

@@ -232,7 +232,7 @@ def test_code_that_is_right_for_all_words_passes(plant, tmp_path, backend, monke
     fmt, pack, condition = PLANTS[plant]
     found = run(condition, fmt, pack, False, tmp_path, backend)
     assert found.verdict == "pass", [r.words for r in found.results if r.verdict != "pass"]
-    assert {f"words-{pack}/1", f"constants-{pack}/1"} <= {r.key.input_set for r in found.results}
+    assert {f"words-{pack}/1", f"constants-{pack}/2"} <= {r.key.input_set for r in found.results}
 
 
 ADD = """{{ .reg .pred p; .reg .b32 t, u, v; and.b32 t, $1, 0x7f7f7f7f; and.b32 u, $2, 0x7f7f7f7f; add.u32 t, t, u;

@@ -1,0 +1,199 @@
+"""Inputs of which two make a number of the code: integers of one width and of two, signed and unsigned, and floats."""
+
+import math
+
+import numpy as np
+import pytest
+
+from ptxdiff.inputs.together import made_together
+from ptxdiff.references.formats import BF16, F16, F32, F64, I8, I32, U8, U16, U32, U64
+
+SEEDS = range(2)
+
+
+def signed(code, bits=32):
+    return code - (1 << bits) if code >> (bits - 1) else code
+
+
+def truncated(a, b):
+    return int(math.copysign(abs(a) // abs(b), a * b)) if a * b else 0
+
+
+C = 0x37C5E21B
+NEGATIVE = 0xC84D19E5
+INTEGERS = {
+    "the upper half of a product, negative": (
+        I32, I32, NEGATIVE, lambda a, b: signed(a) * signed(b) >> 32, NEGATIVE - (1 << 32),
+    ),
+    "the upper half of two negative numbers": (
+        I32, I32, C, lambda a, b: signed(a) * signed(b) >> 32 if max(signed(a), signed(b)) < -3 else 0, C,
+    ),
+    "the upper half of factors of one size": (
+        U32, U32, 0x1D3A91, lambda a, b: a * b >> 32 if max(a, b) < 1 << 28 else 0, 0x1D3A91,
+    ),
+    "a wide product": (I32, I32, 1234567890123, lambda a, b: signed(a) * signed(b), -1234567890123),
+    "a wide unsigned product": (U32, U32, 3000000019 * 65521, lambda a, b: a * b, 3000000019 * 65521),
+    "a negative quotient": (I32, I32, 123457, lambda a, b: truncated(signed(a), signed(b)), -123457),
+    "a quotient of negative numbers": (
+        I32, I32, 123457, lambda a, b: truncated(signed(a), signed(b)) if signed(b) < -2 else 0, 123457,
+    ),
+    "a negative sum": (
+        I32, I32, 934470171, lambda a, b: signed(a) + signed(b) if max(signed(a), signed(b)) < -3 else 0, -934470171,
+    ),
+    "one below a large multiple": (U32, U32, 641, lambda a, b: b == 641 and a % b == 640 and a > 1 << 28, True),
+    "a product of two widths": (U32, U16, C, lambda a, b: a * b & 0xFFFFFFFF, C),
+    "a sum of two widths": (U32, U16, C, lambda a, b: a + b & 0xFFFFFFFF, C),
+    "a difference of two widths": (U32, U16, C, lambda a, b: a - b & 0xFFFFFFFF, C),
+    "all bits of two widths": (U32, U16, C, lambda a, b: a ^ b, C),
+    "the upper half of two widths": (U32, U16, 0x4E2B, lambda a, b: a * b >> 32, 0x4E2B),
+    "a quotient of two widths": (U32, U16, 123457, lambda a, b: a // b if b > 2 else 0, 123457),
+    "a rotation by a narrow number": (U32, U16, C, lambda a, b: (a << b % 32 | a >> -b % 32) & 0xFFFFFFFF, C),
+    "a shift by a byte": (U32, U8, 0x37C5E200, lambda a, b: a << b % 32 & 0xFFFFFFFF, 0x37C5E200),
+    "a product with a signed byte": (U32, I8, C, lambda a, b: a * signed(b, 8) & 0xFFFFFFFF if b > 127 else 0, C),
+    "a negative sum with a signed byte": (
+        I32, I8, 12345678, lambda a, b: signed(a) + signed(b, 8) if b > 127 else 0, -12345678,
+    ),
+    "a negative quotient by a signed byte": (
+        I32, I8, 1234567, lambda a, b: truncated(signed(a), signed(b, 8)) if b > 127 else 0, -1234567,
+    ),
+    "a negative product with a signed byte": (
+        I32, I8, 12345678, lambda a, b: signed(a * signed(b, 8) & 0xFFFFFFFF) if b > 127 else 0, -12345678,
+    ),
+    "the upper half with a signed byte": (
+        I32, I8, 17, lambda a, b: signed(a) * signed(b, 8) >> 32 if b > 127 else 0, -17,
+    ),
+    "a remainder by a signed byte": (
+        I32, I8, 17, lambda a, b: math.fmod(signed(a), signed(b, 8)) if a > 99 and b > 127 else 0, -17,
+    ),
+    "a product of bytes": (U8, U8, 81 * 149, lambda a, b: a * b, 81 * 149),
+    "a product of 64 bits and 32": (U64, U32, 0x37C5E21B91D3A, lambda a, b: a * b & (1 << 64) - 1, 0x37C5E21B91D3A),
+    "a sum of 64 bits and 32": (U64, U32, 0x37C5E21B91D3A, lambda a, b: a + b & (1 << 64) - 1, 0x37C5E21B91D3A),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("step", INTEGERS)
+def test_a_step_of_two_integers_makes_the_number(step, seed):
+    one, two, number, of, made = INTEGERS[step]
+    columns = made_together({"a": one, "b": two}, [number], np.random.default_rng(seed))
+    a, b = ([int(u) & (1 << f.unit_bits) - 1 for u in c] for f, c in zip((one, two), columns, strict=True))
+    found = [pair for pair in zip(a, b, strict=True) if min(pair) > 1 and of(*pair) == made]
+    assert found
+
+
+WORD = 0xFFFFFFFF
+THREE = {
+    "a product and the third": (U32, C, lambda a, b, c: a * b + c & WORD, C),
+    "the first beside a product": (U32, C, lambda a, b, c: b * c + a & WORD, C),
+    "a product without the third": (U32, C, lambda a, b, c: a * b - c & WORD, C),
+    "a sum": (U32, C, lambda a, b, c: a + b + c & WORD, C),
+    "a sum without the third": (U32, C, lambda a, b, c: a + b - c & WORD, C),
+    "an odd number of bits": (U32, C, lambda a, b, c: a ^ b ^ c, C),
+    "the majority of bits": (U32, C, lambda a, b, c: a & b | a & c | b & c if len({a, b, c}) > 2 else 0, C),
+    "common bits": (U32, C, lambda a, b, c: a & b & c if len({a, b, c}) > 2 else 0, C),
+    "a sum of bytes": (U8, 763, lambda a, b, c: a + b + c, 763),
+    "a product of bytes": (U8, 101 * 151 * 211, lambda a, b, c: a * b * c, 101 * 151 * 211),
+    "bytes side by side": (U8, 0x37C5E2, lambda a, b, c: a | b << 8 | c << 16, 0x37C5E2),
+}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("step", THREE)
+def test_three_integers_make_the_number(step, seed):
+    fmt, number, of, made = THREE[step]
+    columns = made_together(dict.fromkeys("abc", fmt), [number], np.random.default_rng(seed))
+    rows = zip(*(c.tolist() for c in columns), strict=True)
+    assert any(min(row) > 3 and of(*row) == made for row in rows)
+
+
+@pytest.mark.parametrize("number", [(1 << 63) + 1, (1 << 64) - 1, 0x9E3779B97F4A7C15])
+def test_numbers_of_64_bits(number):
+    a, b = made_together({"a": U64, "b": U64}, [number], np.random.default_rng(1))
+    made = {int(x) * int(y) & (1 << 64) - 1 for x, y in zip(a, b, strict=True)}
+    assert number in made
+
+
+def halves(bits):
+    """Values of bfloat16 in the upper half of a float32."""
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+VALUES = {
+    F32: lambda units: units.astype(np.uint32).view(np.float32),
+    F16: lambda units: units.astype(np.uint16).view(np.float16),
+    BF16: halves,
+    F64: lambda units: units.view(np.float64),
+}
+STEPS = {
+    "sum": lambda x, y: x + y,
+    "difference": lambda x, y: x - y,
+    "product": lambda x, y: x * y,
+    "quotient": lambda x, y: x / y,
+}
+NUMBERS = {"ordinary": 1.23, "large": 12345.16, "tiny": 1e-20, "negative": -0.37}
+
+
+def ordinary(x, y, number):
+    """Whether neither value is a power of two, nor lost in a sum."""
+    size = np.minimum(np.abs(x), np.abs(y)).astype(np.float64)
+    parts = [np.frexp(v.astype(np.float64))[0] for v in (x, y)]
+    return (np.abs(parts[0]) != 0.5) & (np.abs(parts[1]) != 0.5) & (size > 0) & np.isfinite(size)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("fmt", [F32, F64], ids=lambda f: f.name)
+def test_a_step_of_two_floats_makes_the_number(fmt, step, number, seed):
+    columns = made_together({"a": fmt, "b": fmt}, [NUMBERS[number]], np.random.default_rng(seed))
+    with np.errstate(all="ignore"):
+        x, y = (VALUES[fmt](c) for c in columns)
+        same = STEPS[step](x, y) == x.dtype.type(NUMBERS[number])
+        near = np.minimum(np.abs(x), np.abs(y)) > abs(NUMBERS[number]) / 16
+        assert (same & ordinary(x, y, NUMBERS[number]) & (near | (step in ("product", "quotient")))).any()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("fmt", "code"), [(F16, 0x3E3D), (F16, 0xBE3D), (BF16, 0x3FCB)])
+@pytest.mark.parametrize("step", ["sum", "product"])
+def test_halves_make_a_number_written_as_bits(fmt, code, step, seed):
+    columns = made_together({"a": fmt, "b": fmt}, [code], np.random.default_rng(seed))
+    with np.errstate(all="ignore"):
+        x, y = (VALUES[fmt](c) for c in columns)
+        number = VALUES[fmt](np.array([code]))[0]
+        made = STEPS[step](x.astype(np.float64), y.astype(np.float64))
+        ulp = 2.0**-10 if fmt is F16 else 2.0**-7
+        assert ((np.abs(made - np.float64(number)) < ulp / 2) & ordinary(x, y, number)).any()
+
+
+def test_an_exact_product_of_floats():
+    x, y = (VALUES[F32](c) for c in made_together({"a": F32, "b": F32}, [199.375], np.random.default_rng(1)))
+    with np.errstate(all="ignore"):
+        assert ((x.astype(np.float64) * y == 199.375) & ordinary(x, y, 199.375)).any()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_product_and_a_sum_of_three_floats(seed):
+    columns = made_together(dict.fromkeys("abc", F32), [123.456], np.random.default_rng(seed))
+    with np.errstate(all="ignore"):
+        a, b, c = (VALUES[F32](column).astype(np.float64) for column in columns)
+        made = (a * b + c).astype(np.float32) == np.float32(123.456)
+        assert (made & (np.abs(a * b) > 0.5) & (np.abs(c) > 0.5)).any()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_float_and_an_integer(seed):
+    x, e = made_together({"x": F32, "e": I32}, [123.456], np.random.default_rng(seed))
+    value, number = VALUES[F32](x).astype(np.float64), e.astype(np.uint32).view(np.int32).astype(np.float64)
+    with np.errstate(all="ignore"):
+        for made in (value * number, value + number, value / number):
+            assert ((made.astype(np.float32) == np.float32(123.456)) & (np.abs(number) > 2)).any()
+    assert ((x + (e << 23) == int(np.float32(123.456).view(np.uint32))) & (e > 1)).any()
+
+
+def test_columns_are_of_one_length_and_fit_their_formats():
+    formats = {"a": U32, "b": I8, "c": F32, "d": F16, "e": U64}
+    columns = made_together(formats, [77777, 3.5, -2.5, 1 << 63, float("inf")], np.random.default_rng(1))
+    assert len({len(c) for c in columns}) == 1
+    for fmt, column in zip(formats.values(), columns, strict=True):
+        assert fmt.unit_bits == 64 or ((column >= 0) & (column < 1 << fmt.unit_bits)).all()
