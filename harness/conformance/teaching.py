@@ -93,6 +93,11 @@ def _sequences() -> Iterator[tuple[str, str, tuple[str, ...], tuple[str, ...]]]:
         yield f"{operation} with carry u64", text, ("b64",) * 2, ("b64",) * 4
         text = f"{{ .reg .b64 w; {operation}.cc.u64 w, $1, $2; {operation}c.u64 $0, $2, $1; }}"
         yield f"carry of {operation} u64", text, ("b64",), ("b64",) * 2
+    for one, other in ((1, 2), (2, 1)):
+        text = f"{{ .reg .b64 w; sub.cc.u64 w, ${one}, ${other}; subc.u64 $0, 0, 0; }}"
+        yield f"borrow of {one} and {other} u64", text, ("b64",), ("b64",) * 2
+        text = f"{{ .reg .b64 v, w; sub.cc.u64 v, $3, $4; subc.cc.u64 w, ${one}, ${other}; subc.u64 $0, 0, 0; }}"
+        yield f"borrow of {one} and {other} u128", text, ("b64",), ("b64",) * 4
     for kind in ("u32", "u64"):
         text = f"{{ .reg .b{kind[1:]} w; mad.lo.cc.{kind} w, $1, $2, $3; madc.hi.{kind} $0, $1, $2, $4; }}"
         yield f"mad with carry {kind}", text, (f"b{kind[1:]}",), (f"b{kind[1:]}",) * 4

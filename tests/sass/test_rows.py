@@ -37,6 +37,9 @@ from tests.support.sass.assembly import written
         ("IMAD.HI.U32 R1, P1, R2, R3, R4", "IMAD.HI.U32+carry"),
         ("IADD.64 RZ, P1, R2, -R4", "IADD.64-b"),
         ("IADD.64 R2, P1, R2, R4", "IADD.64"),
+        ("IADD.64 RZ, P1, -R2, R4", "IADD.64-a"),
+        ("IADD.64.X RZ, P0, R2, ~R4, P0", "IADD.64.X+carry"),
+        ("IADD.64.X R2, R2, ~R4, P0", "IADD.64.X"),
         ("IMNMX.S64 PT, PT, R2, R4, R6, !PT, !PT", "IMNMX.S64"),
         ("PRMT.ECL R1, R2, R3, R4", "PRMT.mode"),
         ("VIADD.S32.ISAT R1, R2, -R3", "VIADD.S32.ISAT"),
@@ -101,7 +104,7 @@ def test_instructions_find_their_rows(text: str, name: str) -> None:
         "LEA.HI R1, -R2, R3, R4, 0x10",
         "LEA.HI R1, P0, R2, -R3, R4, 0x10",  # the carry of a difference
         "IMAD.HI R1, P0, R2, R3, -R4",  # the carry of a difference
-        "IADD.64 R2, P1, -R2, R4",  # nothing taught which of the two is negated
+        "IADD.64 R2, P1, -R2, -R4",
         "IMAD.HI.U32.X R1, P0, R2, R3, R4, P1",  # the carry out
         "LEA.HI.X.SX32 R1, ~R2, R3, 0x1, P0",
         "HFMA2.OOB.FTZ R1, R2, R3, R4",

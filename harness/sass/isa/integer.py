@@ -69,10 +69,26 @@ def iadd_64_difference(a: int, b: int, result: int) -> int:
     return total if result == 0 else (1 if b == 0 or below64(total, a) else 0)
 
 
+@row("IADD.64", "R2,P = -q,Q", uniform=True, label="IADD.64-a")
+def iadd_64_difference_of_the_second(a: int, b: int, result: int) -> int:
+    """The difference of two 64-bit numbers, and its carry: 1 unless it borrows. The first operand comes negated."""
+    total = wrap64(a + b)
+    return total if result == 0 else (1 if a == 0 or below64(total, b) else 0)
+
+
 @row("IADD.64.X", "R2 = w,w,p", uniform=True)
 def iadd_64_x(a: int, b: int, c: int) -> int:
     """The sum of two 64-bit numbers and a carry."""
     return wrap64(a + b + c)
+
+
+@row("IADD.64.X", "R2,P = w,w,p", uniform=True, label="IADD.64.X+carry")
+def iadd_64_x_carry(a: int, b: int, c: int, result: int) -> int:
+    """The sum of two 64-bit numbers and a carry, and the carry out."""
+    total = wrap64(a + b + c)
+    if result == 0:
+        return total
+    return 1 if below64(total, a) or (c == 1 and total == wrap64(a)) else 0
 
 
 @row("VIADD", "R = i,i", uniform=True)
