@@ -13,7 +13,6 @@ import importlib
 import os
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
@@ -22,6 +21,7 @@ import pytest
 from docs.generate import PAGES, PluginOptions
 from ptxdiff.cli import VERBS
 from ptxdiff.plugin import pytest_addoption
+from tests.support import readyprocess
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES_BY_HAND = [
@@ -77,19 +77,14 @@ def test_a_page_shows_what_its_commands_print(page, tmp_path):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(file[1])
         elif language == "python":
-            run = subprocess.run(
-                [sys.executable, "-c", text], cwd=tmp_path, env=environment, capture_output=True, text=True,
-                check=False, timeout=300,
-            )  # fmt: skip
+            run = readyprocess.run([sys.executable, "-c", text], cwd=tmp_path, env=environment, timeout=300)
             assert run.returncode == 0, f"{text}\n{run.stderr}"
         elif language == "console":
             command, *expected = text.splitlines()
             words = shlex.split(command.removeprefix("$ "))
             module = {"pytest": ["pytest", "-q"], "ptxdiff": ["ptxdiff"]}[words[0]]
-            run = subprocess.run(
-                [sys.executable, "-m", *module, *words[1:]], cwd=tmp_path, env=environment, capture_output=True,
-                text=True, check=False, timeout=300,
-            )  # fmt: skip
+            started = [sys.executable, "-m", *module, *words[1:]]
+            run = readyprocess.run(started, cwd=tmp_path, env=environment, timeout=300)
             assert matches(expected, run.stdout + run.stderr), f"{command}\n{run.stdout}{run.stderr}"
 
 

@@ -47,6 +47,43 @@ def test_equal_bits_are_encoded_alike(value):
     assert encode(copy.deepcopy(value)) == encode(value)
 
 
+class Words(list):
+    pass
+
+
+class Table(dict):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("value", "spelled"),
+    [
+        (None, "is:4:None"),
+        (True, "is:4:True"),
+        (False, "is:5:False"),
+        (0, "int:1:0"),
+        (-12, "int:3:-12"),
+        ("", "str:0:"),
+        ("a:é", "str:4:a:é"),
+        ((), "tuple:"),
+        ([1, True], "list:7:int:1:19:is:4:True"),
+        ((1, (None,)), "tuple:7:int:1:117:tuple:9:is:4:None"),
+        ({"k": (0,)}, "map:7:str:1:k15:tuple:7:int:1:0"),
+        ([0] * 65, f"list of int:195:{[0] * 65}"),
+        (tuple([0] * 65), f"tuple of int:195:{[0] * 65}"),
+        (Words([1]), "Words:7:int:1:1"),
+        (Table(k=1), "map:7:str:1:k7:int:1:1"),
+    ],
+)
+def test_an_encoding_is_the_type_and_the_parts_with_their_lengths(value, spelled):
+    """Stored digests rest on these bytes, and quick ways to make them must not change them."""
+    assert encode(value) == spelled.encode()
+
+
+def test_a_text_with_half_a_surrogate_pair_has_an_encoding():
+    assert encode("\ud800") == b"str:3:\xed\xa0\x80"
+
+
 def test_a_value_that_cannot_be_encoded_equals_no_other():
     class Opaque:
         __slots__ = ()

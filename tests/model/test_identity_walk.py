@@ -15,6 +15,7 @@ import pytest
 from ptxdiff import Case, asm
 from ptxdiff.jobs import Setup
 from ptxdiff.model.identity import digest_with_code
+from ptxdiff.model.identity.code import is_users
 from ptxdiff.model.identity.definition import definition, what_changed
 from ptxdiff.references.formats import U8
 from ptxdiff.running.replay import Origin, Replay, remarks
@@ -193,3 +194,10 @@ def test_a_value_that_cannot_be_compared_is_reported_as_such():
     assert what_changed(here, here) == ""
     found = remarks(Replay(Setup(), 0, {}, origin=Origin.of(elsewhere)), here)
     assert found == ("--ptx-replay: cannot tell whether the reference has changed since this token was made",)
+
+
+def test_whose_a_module_is_needs_no_text_of_it(monkeypatch):
+    """It is asked of every module of a process whenever another case begins: two thousand, with torch."""
+    monkeypatch.setattr("ptxdiff.model.identity.code.file_text", pytest.fail)
+    assert not any(map(is_users, (pytest, np, importlib, sys.modules["ptxdiff"])))
+    assert is_users(sys.modules[__name__])

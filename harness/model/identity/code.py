@@ -36,6 +36,8 @@ _LIBRARIES = tuple({str(Path(p).resolve()) for n, p in sysconfig.get_paths().ite
 _PACKAGES = tuple({str(Path(p).resolve()) for n, p in sysconfig.get_paths().items() if n in ("purelib", "platlib")})
 _HARNESS = str(PACKAGE)
 _REFERENCES = "ptxdiff.references"
+_IN_PACKAGES = tuple(f"{folder}/" for folder in _PACKAGES)
+_IN_LIBRARIES = tuple(f"{folder}/" for folder in (*_LIBRARIES, _HARNESS))
 _BY_VERSION = ("ptxdiff", "numpy", "torch", "triton", "numba", "ml_dtypes", "scipy", "mpmath")
 
 # Names with which code accesses other names indirectly: in any module, and in its own. The whole module then counts.
@@ -107,7 +109,7 @@ class _Walk:
         file = getattr(module, "__file__", None)
         if module is None or not _is_text(file) or not file.endswith(_COMPILED):
             return b""
-        return b"" if self._outside_module(module) else file_text(file).encode()
+        return b"" if _is_outside(module) else file_text(file).encode()
 
     def _is_code(self, value: Any) -> bool:
         if isinstance(value, types.ModuleType | type | types.GenericAlias | types.UnionType) or callable(value):
@@ -119,7 +121,10 @@ class _Walk:
 
     def _own(self, cls: type) -> bool:
         """Whether a class is the user's. Classes of `references` hold plain values and belong to the harness."""
-        return not _of_references(cls.__module__) and self._outside(cls) is None
+        if _of_references(cls.__module__):
+            return False
+        module = _home(cls)
+        return module is None or not _is_outside(module)
 
     def _code(self, value: Any) -> bytes | None:
         if isinstance(value, types.ModuleType):
@@ -246,7 +251,7 @@ class _Walk:
             module = importlib.import_module(name)
         except Exception:  # a name in a module, or a module that cannot be imported here: the call will report it
             return None
-        return module if self._outside_module(module) is None else None
+        return None if _is_outside(module) else module
 
     def _cells(self, function: types.FunctionType) -> bytes:
         """The values that a function closes over."""
@@ -257,7 +262,7 @@ class _Walk:
         parts = []
         for name in sorted(names & set(known)):
             value = known[name]
-            if not isinstance(value, types.ModuleType) or self._outside_module(value) is not None:
+            if not isinstance(value, types.ModuleType) or _is_outside(value):
                 parts += [self.encode(name), self.encode(value)]
             elif value not in inside:
                 inner = names | _public(vars(value)) if names & _DYNAMIC else names
@@ -276,25 +281,39 @@ class _Walk:
 
     def _outside(self, value: Any) -> bytes | None:
         """The encoding of a function or class that the walk does not enter; None for one that it enters."""
-        # For a function use the module in which it runs, because functools.wraps copies another's name.
-        home = value.__globals__.get("__name__") if isinstance(value, types.FunctionType) else None
-        module = sys.modules.get(home or getattr(value, "__module__", None) or "")
+        module = _home(value)
         location = None if module is None else self._outside_module(module)
         return None if location is None else tagged("outside", location, _name(value).encode())
 
     def _outside_module(self, module: types.ModuleType) -> bytes | None:
         """The encoding of a module that the walk does not enter; None for one that it enters."""
-        top = module.__name__.partition(".")[0]
-        file = getattr(module, "__file__", None)
-        if _of_references(module.__name__) or (file is None and top == "__main__"):
+        if not _is_outside(module):
             return None
-        name = module.__name__.encode()
+        top, file = module.__name__.partition(".")[0], getattr(module, "__file__", None)
         if file is None or top in _BY_VERSION:
-            return tagged("package", name, *([_version(top)] if self.exact else []))
+            return tagged("package", module.__name__.encode(), *([_version(top)] if self.exact else []))
         location = real_path(file)
-        if any(location.startswith(f"{p}/") for p in _PACKAGES):
-            return tagged("package", name, file_text(location).encode())
-        return tagged("package", name) if any(location.startswith(f"{p}/") for p in (*_LIBRARIES, _HARNESS)) else None
+        return _installed(module.__name__, file_text(location) if location.startswith(_IN_PACKAGES) else None)
+
+
+def _home(value: Any) -> types.ModuleType | None:
+    """The module of a class, or in which a function runs: functools.wraps copies the name of another."""
+    home = value.__globals__.get("__name__") if isinstance(value, types.FunctionType) else None
+    return sys.modules.get(home or getattr(value, "__module__", None) or "")
+
+
+def _is_outside(module: types.ModuleType) -> bool:
+    """Whether the walk does not enter a module. No file is read: this is asked of all modules of a process."""
+    file, top = getattr(module, "__file__", None), module.__name__.partition(".")[0]
+    if _of_references(module.__name__) or (file is None and top == "__main__"):
+        return False
+    return file is None or top in _BY_VERSION or real_path(file).startswith((*_IN_PACKAGES, *_IN_LIBRARIES))
+
+
+@functools.lru_cache(maxsize=1024)
+def _installed(name: str, text: str | None) -> bytes:
+    """The encoding of an installed module by name, and by its text unless it is Python's or ours."""
+    return tagged("package", name.encode(), *([] if text is None else [text.encode()]))
 
 
 class _Bare:
@@ -345,7 +364,7 @@ def _of_references(module: str) -> bool:
 
 def is_users(module: types.ModuleType) -> bool:
     """Whether a module is neither ours, nor Python's, nor of an installed package."""
-    return not _of_references(module.__name__) and _Walk(exact=False)._outside_module(module) is None
+    return not _of_references(module.__name__) and not _is_outside(module)
 
 
 def _note_import(function: types.FunctionType, module: types.ModuleType) -> None:

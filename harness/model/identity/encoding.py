@@ -38,9 +38,14 @@ def encode(value: Any, other: Fallback | None = None) -> bytes:
     such as a function or an object of a user's class; it returns an encoding or None. Any other object gets an encoding
     that no other object has, and that differs between processes.
     """
-    plain = _PLAIN.get(type(value))
+    kind = type(value)
+    plain = _PLAIN.get(kind)
     if plain is not None:
         return plain(value)
+    if kind is tuple or kind is list:
+        return _sequence(value, other)
+    if kind is dict:
+        return _mapping(value, other)
     if value.__class__ is not type(value):  # questions about its class would get wrong answers
         return only_here(value)
     encoded = _scalar(value)
@@ -55,18 +60,26 @@ def encode(value: Any, other: Fallback | None = None) -> bytes:
     if isinstance(value, bytes | bytearray):
         return tagged("bytes", bytes(value))
     if isinstance(value, tuple | list):
-        if len(value) > _MANY and all(type(v) is int for v in value):  # one by one a large table would take seconds
-            return tagged(f"{type(value).__name__} of int", repr(list(value)).encode())
-        return tagged(type(value).__name__, *(encode(v, other) for v in value))
+        return _sequence(value, other)
     if isinstance(value, set | frozenset):
         return tagged("set", *sorted(encode(v, other) for v in value))
     if isinstance(value, Mapping):
-        return tagged("map", *(part for k, v in value.items() for part in (encode(k, other), encode(v, other))))
+        return _mapping(value, other)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         parts = ((name, encode(getattr(value, field), other)) for field, name in _fields(type(value)))
         return tagged("data", _class(value), *(part for pair in parts for part in pair))
     encoded = array(value, other)
     return only_here(value) if encoded is None else encoded
+
+
+def _sequence(value: tuple[Any, ...] | list[Any], other: Fallback | None) -> bytes:
+    if len(value) > _MANY and all(type(v) is int for v in value):  # one by one a large table would take seconds
+        return tagged(f"{type(value).__name__} of int", repr(list(value)).encode())
+    return tagged(type(value).__name__, *[encode(v, other) for v in value])
+
+
+def _mapping(value: Mapping[Any, Any], other: Fallback | None) -> bytes:
+    return tagged("map", *[part for k, v in value.items() for part in (encode(k, other), encode(v, other))])
 
 
 @functools.cache
@@ -97,12 +110,26 @@ def _word(value: Any) -> bytes:
     return tagged("is", repr(value).encode())
 
 
+_NONE, _TRUE, _FALSE = _word(None), _word(True), _word(False)
+
+
+def _text(value: str) -> bytes:
+    """`tagged("str", ...)` in one step: most values of an identity are texts."""
+    encoded = value.encode("utf-8", "surrogatepass")
+    return b"str:%d:%b" % (len(encoded), encoded)
+
+
+def _integer(value: int) -> bytes:
+    digits = b"%d" % value
+    return b"int:%d:%b" % (len(digits), digits)
+
+
 _PLAIN: Mapping[type, Callable[[Any], bytes]] = {
-    type(None): _word,
-    bool: _word,
-    int: lambda value: tagged("int", b"%d" % value),
+    type(None): lambda value: _NONE,
+    bool: lambda value: _TRUE if value else _FALSE,
+    int: _integer,
     float: lambda value: tagged("float", struct.pack(">d", value)),
-    str: lambda value: tagged("str", value.encode("utf-8", "surrogatepass")),
+    str: _text,
     bytes: lambda value: tagged("bytes", value),
     bytearray: lambda value: tagged("bytes", bytes(value)),
 }
