@@ -32,6 +32,8 @@ from ptxdiff.records import Share
 from ptxdiff.running.contexts import run_straight
 
 KEPT = 512
+KEPT_BYTES = 1 << 28
+"""Bytes of compared codes in all kept judgements of failures. Passes keep none: only failures are explained by them."""
 
 
 class Judged:
@@ -40,21 +42,33 @@ class Judged:
     Case and variant are compared by identity. They are kept alive here, so that no other object gets their ids.
     """
 
-    def __init__(self, size: int = KEPT) -> None:
-        self.size = size
+    def __init__(self, size: int = KEPT, most_bytes: int = KEPT_BYTES) -> None:
+        self.size, self.most_bytes, self.bytes = size, most_bytes, 0
         self._found: OrderedDict[tuple[Any, ...], tuple[Case, Variant, Judgement]] = OrderedDict()
 
     def __call__(
         self, case: Case, variant: Variant, policy: Policies, inputs: Units, outputs: Units, pack: int
     ) -> Judgement:
-        """The judgement that `judge` gives; policy: the variant's. Each caller gets a copy of its own."""
+        """The judgement that `judge` gives, of a pass without the codes that were compared; policy: the variant's.
+
+        Each caller gets a copy of its own.
+        """
         key = (id(case), id(variant), results_of.get(), pack, digest(dict(inputs)), digest(dict(outputs)))
-        if key not in self._found:
-            self._found[key] = (case, variant, judge(case, policy, inputs, outputs, pack))
-            while len(self._found) > self.size:
-                self._found.popitem(last=False)
-        self._found.move_to_end(key)
-        return _own(self._found[key][2])
+        if key in self._found:
+            self._found.move_to_end(key)
+            return _own(self._found[key][2])
+        judgement = judge(case, policy, inputs, outputs, pack)
+        if judgement.passed:
+            judgement.compared = {}
+        self._found[key] = (case, variant, judgement)
+        self.bytes += _compared_bytes(judgement)
+        while len(self._found) > self.size or (self.bytes > self.most_bytes and len(self._found) > 1):
+            self.bytes -= _compared_bytes(self._found.popitem(last=False)[1][2])
+        return _own(judgement)
+
+
+def _compared_bytes(judgement: Judgement) -> int:
+    return sum(o.expected.nbytes + o.got.nbytes + o.difference.nbytes for o in judgement.compared.values())
 
 
 def _own(kept: Judgement) -> Judgement:

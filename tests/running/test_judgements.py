@@ -71,3 +71,21 @@ def test_the_number_of_cached_judgements_is_limited():
         x = np.arange(first, first + 8, dtype=np.uint8)
         assert judged(case, variant, policies(case, variant), {"x": x}, {"y": x ^ 6}, 1).passed
     assert len(judged._found) == 2
+
+
+def test_kept_judgements_hold_few_of_the_codes_that_were_compared():
+    """A sweep of all inputs is judged in hundreds of pieces of a million codes."""
+    case, judged = case_of(), Judged(most_bytes=1 << 20)
+    variant = case.variants["exact"]
+    policy = policies(case, variant)
+    for number in range(40):
+        x = np.full(1 << 13, number, dtype=np.uint8)
+        assert judged(case, variant, policy, {"x": x}, {"y": x ^ 6}, 4).passed
+    assert judged.bytes == 0
+    for number in range(40):
+        x = np.full(1 << 13, number, dtype=np.uint8)
+        found = judged(case, variant, policy, {"x": x}, {"y": x}, 4)
+        assert found.compared["y"].failing.all()
+        assert judged.bytes <= 1 << 20
+    again = judged(case, variant, policy, {"x": np.zeros(1 << 13, np.uint8)}, {"y": np.full(1 << 13, 6, np.uint8)}, 4)
+    assert again.passed
