@@ -127,7 +127,7 @@ class Repairs:
         wrong = sum(int(output.failing.sum()) * output.fmt.code_bits for output in judgement.compared.values())
         if wrong < _LEAST_BITS or made.ptx.count("\n") > _MOST_LINES:
             return ""
-        key = tuple((call.place, call.text) for call in made.asm)
+        key = str(job.path), job.case_name, job.variant_name, made.asm
         known = _KNOWN_IN_KERNELS.get(key)
         changes = (
             [known]
@@ -175,8 +175,9 @@ class Repairs:
             return False
 
 
-_KNOWN_IN_KERNELS: dict[tuple[tuple[str, str], ...], tuple[AsmCall, Repair] | None] = {}
-"""What made a kernel with these blocks of asm right, so that it is searched once and not for each target."""
+_KNOWN_IN_KERNELS: dict[tuple[str, str, str, tuple[AsmCall, ...]], tuple[AsmCall, Repair] | None] = {}
+"""What made a variant with these blocks of asm right, so that it is searched once and not for each target. Another case
+expects other results of the same kernel."""
 
 
 def _changes(calls: Iterable[AsmCall]) -> Iterator[tuple[AsmCall, Repair]]:

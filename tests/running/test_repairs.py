@@ -178,12 +178,12 @@ def test_a_result_that_depends_on_another_place_of_its_pack_is_named():
     assert run_item(replace(item, variant_name="right"), create("emulator"), "quick").verdict == "pass"
 
 
-def results_of_kernel(function):
+def results_of_kernel(function, reference=masked, name="c"):
     case = Case(
-        inputs={"x_ptr": U32["N"]}, outputs={"d_ptr": U32["N"]}, reference=masked, sizes=[{"N": 256}],
+        inputs={"x_ptr": U32["N"]}, outputs={"d_ptr": U32["N"]}, reference=reference, sizes=[{"N": 256}],
         variants={"v": kernel(function, grid=(1,))},
     )  # fmt: skip
-    item = Item(LoadedCase(case, "c", "case", Path("c.py"), ""), "v", "sm_90a", "emulator")
+    item = Item(LoadedCase(case, name, "case", Path("c.py"), ""), "v", "sm_90a", "emulator")
     return run_item(item, create("emulator"), "quick")
 
 
@@ -192,6 +192,13 @@ def test_a_wrong_word_of_asm_in_a_kernel_is_named_with_its_line():
     (cause,) = causes(results_of_kernel(high_bytes))
     assert cause.startswith("all results are right with 0x4400 instead of 0x4401 in prmt.b32 on line 1 of the asm at ")
     assert "test_repairs.py:" in cause
+
+
+def test_a_kernel_that_no_change_repairs_in_one_case_is_searched_again_in_another():
+    none = results_of_kernel(high_bytes, reference=lambda x: x ^ 0x12345678, name="no change makes these")
+    assert not any("all results are right" in words for words in causes(none))
+    (cause,) = causes(results_of_kernel(high_bytes, name="one does"))
+    assert cause.startswith("all results are right with 0x4400 instead of 0x4401")
 
 
 COMPILED = """
