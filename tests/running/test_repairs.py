@@ -178,6 +178,25 @@ def test_a_result_that_depends_on_another_place_of_its_pack_is_named():
     assert run_item(replace(item, variant_name="right"), create("emulator"), "quick").verdict == "pass"
 
 
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("{ .reg .b32 t; add.u32 t, $1, $2; xor.b32 $0, t, 0x43214321; }", False),
+        ("{ .reg .b32 t; shr.u32 t, $2, 15; and.b32 t, t, 1; shl.b32 t, t, 18; xor.b32 $0, $1, t; }", True),
+    ],
+)
+def test_another_place_is_named_only_for_inputs_of_the_domain_and_for_each_bit_of_them(text, named):
+    """The first adds both halves at once: within the domain there is no carry. The second moves the highest bit."""
+    case = Case(
+        inputs={"a": U16, "b": U16}, outputs={"d": U16}, reference=lambda a, b: a + b ^ 0x1234,
+        where=Domain("the sum has 16 bits", lambda v: v["a"] + v["b"] < 1 << 16),
+        variants={"v": asm(text, "=r,r,r", pack=2)},
+    )  # fmt: skip
+    item = Item(LoadedCase(case, "c", "case", Path("c.py"), ""), "v", "sm_90a", "emulator")
+    named_causes = causes(run_item(item, create("emulator"), "quick"))
+    assert any("depends on" in words for words in named_causes) == named
+
+
 def results_of_kernel(function, reference=masked, name="c"):
     case = Case(
         inputs={"x_ptr": U32["N"]}, outputs={"d_ptr": U32["N"]}, reference=reference, sizes=[{"N": 256}],
