@@ -74,7 +74,8 @@ def module_variables(cubin: bytes) -> tuple[bytes, Mapping[str, Mapping[int, int
                 places.setdefault(found[2], {})[at] = first[symbol[3]] + symbol[4] + added[0]
             elif found[2] != _ADDRESS_BANK:
                 name = _word(by_name[".strtab"].data, symbol[0])
-                raise ValueError(f"byte {at} of {found[2]} is an address that is not known here, of {name or 'a section'}")
+                of = name or "a section"
+                raise ValueError(f"byte {at} of {found[2]} is an address that is not known here: of {of}")
     return contents, places
 
 

@@ -82,7 +82,8 @@ def test_addresses_of_variables_as_initial_values(target: str, space: str) -> No
 def test_an_initial_value_that_is_an_address_of_constants_is_refused_and_not_zero(space: str) -> None:
     text = POINTERS.format(target="sm_90a", space=space, first="generic(other)")
     text = text.replace(".global .align 4", ".const .align 4 .u32 other[2] = {1, 2};\n.global .align 4")
-    with pytest.raises(Unsupported, match=f"of .nv.{'global.init' if space == 'global' else 'constant3'} is an address"):
+    section = {"global": "global.init", "const": "constant3"}[space]
+    with pytest.raises(Unsupported, match=f"of .nv.{section} is an address"):
         assembled(text, "sm_90a", 3)
 
 
