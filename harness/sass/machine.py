@@ -131,6 +131,7 @@ class Machine:
         self.warps = self.lanes // _WARP
         self.first = first
         self.random = np.random.default_rng((launch.seed, first))
+        self._flips = np.random.default_rng(first)
         self.registers: dict[int, Array] = {}
         self.uniform: dict[int, Array] = {}
         self.predicates: dict[int, Array] = {}
@@ -154,6 +155,13 @@ class Machine:
 
     # Registers ----------------------------------------------------------------------------------------------------
 
+    def unknown_bits(self, count: int) -> Array:
+        """Bits of predicates chosen at random, which are the opposite ones where the seed is even.
+
+        Two random bits are equal half of the time. So a result that depends on one differs between two such runs.
+        """
+        return self._flips.integers(0, 2, count, np.uint8) ^ np.uint8(self.launch.seed & 1)
+
     def register(self, number: int) -> Array:
         """All lanes of a register."""
         if number < 0:
@@ -169,7 +177,7 @@ class Machine:
             return self.ones
         found = self.predicates.get(number)
         if found is None:
-            found = self.predicates[number] = self.random.integers(0, 2, self.lanes, np.uint8)
+            found = self.predicates[number] = self.unknown_bits(self.lanes)
         return found
 
     def uniform_register(self, number: int) -> Array:
@@ -187,7 +195,7 @@ class Machine:
             return np.ones(self.warps, np.uint8)
         found = self.uniform_predicates.get(number)
         if found is None:
-            found = self.uniform_predicates[number] = self.random.integers(0, 2, self.warps, np.uint8)
+            found = self.uniform_predicates[number] = self.unknown_bits(self.warps)
         return found
 
     def read(self, kind: str, number: int, lanes: Lanes) -> Array:
@@ -508,8 +516,8 @@ class Computed(MachineStep):
                 values = [s.lanes(machine, lanes, count) for s in self.sources]
                 results = [f(count, *values) for f in self.functions]
                 if self.undecided is not None:
-                    drawn = machine.random.integers(0, 2, count, np.uint8)
-                    results[0] = np.where(self.undecided(count, *values) != 0, drawn, results[0])
+                    unknown = self.undecided(count, *values) != 0
+                    results[0] = np.where(unknown, machine.unknown_bits(count), results[0])
                 for (kind, place), value in zip(self.destinations, results, strict=True):
                     if kind == "R2":
                         low, high = value.view(np.uint32).reshape(-1, 2).T
