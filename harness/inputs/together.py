@@ -54,12 +54,12 @@ def made_together(formats: Mapping[str, Format], numbers: Sequence[Number], rng:
         ]
         rows[one].append(columns[0])
         rows[two].append(columns[1])
-        for other in formats.keys() - {one, two}:
+        for other in [n for n in formats if n not in (one, two)]:
             rows[other].append(rng.choice(edge_units(formats[other]), len(pairs)))
     for names in itertools.combinations(formats, 3):
         for name, column in zip(names, _of_three([formats[n] for n in names], numbers, rng), strict=True):
             rows[name].append(column)
-        for other in formats.keys() - set(names):
+        for other in [n for n in formats if n not in names]:
             rows[other].append(rng.choice(edge_units(formats[other]), len(rows[names[0]][-1])))
     return [np.concatenate(rows[n]) for n in formats]
 
@@ -217,7 +217,10 @@ def divisors(n: int) -> list[int]:
     if most < 3:
         return []
     factors = np.arange(3, most + 1, dtype=np.uint64)
-    found = [int(u) for u in factors[np.uint64(n) % factors == 0]]
+    rest = np.zeros_like(factors)
+    for shift in range(n.bit_length() // 32 * 32, -1, -32):  # n may have more than 64 bits
+        rest = (rest << np.uint64(32) | np.uint64(n >> shift & 0xFFFFFFFF)) % factors
+    found = [int(u) for u in factors[rest == 0]]
     return list(dict.fromkeys([*found[:_OF_A_STEP], *found[-3:]]))
 
 
@@ -225,12 +228,15 @@ def divisors(n: int) -> list[int]:
 
 
 def _targets(fmt: Format, numbers: Sequence[Number]) -> list[float]:
-    """Finite values of a float format, not zero, that stand in the code: those written as floats, then as bits."""
+    """Finite values of a float format, not zero, that stand in the code: those written as floats, then as bits.
+
+    The low bits that a format such as tf32 ignores are no number.
+    """
     written = np.array([n for n in numbers if isinstance(n, float) and math.isfinite(n)], dtype=np.float64)
     codes = list(dict.fromkeys([*_nearest(fmt, written).tolist(), *numbers_as_bits(fmt, numbers)]))
     finite = [n for n in codes if 0 < n & fmt.magnitude_mask <= fmt.max_finite][:_OF_TWO_FORMATS]
     units = np.array([_signed64(n & _mask(fmt.unit_bits)) for n in finite], dtype=np.int64)
-    return [float(value) for value in _value(fmt, units)]
+    return [float(value) for value in _value(fmt, units) if value]
 
 
 def _of_floats(one: Format, two: Format, numbers: Sequence[Number], rng: Rng) -> Iterator[Pair]:
@@ -295,7 +301,8 @@ def _of_float_and_integer(one: Format, two: Format, numbers: Sequence[Number], r
 def _some(fmt: Format, size: float, rng: Rng) -> Floats:
     """Values of a format with all of its digits and of either sign, at most three binades from a size."""
     signs = rng.choice([-1.0, 1.0], _POOL) if fmt.has_sign else 1.0
-    return _value(fmt, _near(fmt, size * np.exp2(rng.uniform(-2.5, 2.5, _POOL)) * signs, 0))
+    with np.errstate(over="ignore"):
+        return _value(fmt, _near(fmt, size * np.exp2(rng.uniform(-2.5, 2.5, _POOL)) * signs, 0))
 
 
 def _exact_divisors(fmt: Format, n: float) -> Floats:

@@ -79,10 +79,10 @@ def _flushed(policy: Policies, wrong: Sequence[Compared]) -> str:
             "or state ftz='allowed'"
         )
     if zeros == {True} and all(_next_to_zero(policy, o) for o in wrong):
-        bound = f"{float(policy.match[wrong[0].name].bound):g}"
+        bounds = list(dict.fromkeys(f"{float(policy.match[o.name].bound):g}" for o in wrong))
+        stated = " and ".join(f"ulp({bound}, underflow=True)" for bound in bounds)
         return (
-            f"results next to zero are zero, within {bound} ulp: if they may underflow, state "
-            f"ulp({bound}, underflow=True)"
+            f"results next to zero are zero, within {' and '.join(bounds)} ulp: if they may underflow, state {stated}"
         )
     if words == {"required"} and zeros == {False}:
         return "subnormal numbers are not flushed to zero: write .ftz, or state ftz='allowed'"

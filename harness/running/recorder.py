@@ -82,7 +82,7 @@ class Recorder:
         self.fault = ""
         self.blocks = FailureBlocks()
         self.progress = Progress()
-        self.overruled: list[str] = []  # items with failures that a plugin reported as passed
+        self.overruled: list[str] = []  # items with failures that a mark or a plugin reported otherwise
         self.known: set[tuple[str, ...]] = set()  # items that failed by the records of the resumed file
         self.earlier: dict[tuple[str, ...], list[Result]] = {}  # results of the resumed file, by item
         named = config.option.ptx_records
@@ -140,7 +140,7 @@ class Recorder:
             self.blocks.add(report, (r for r, _ in came if isinstance(r, Result)))
         elif report.skipped and not came and report.when != "teardown":
             came = self._skipped(report)
-        elif report.passed and (wrong := _failing(came)):
+        elif wrong := _failing(came):
             self.overruled.append(f"{_label(wrong[0].key.item)}: {wrong[0].verdict}")
         if came and self.path is not None:
             self._write(came)
@@ -383,7 +383,8 @@ class Recorder:
             terminalreporter.write_line(f"timings: {_timed(self.timings)}")
         if self.overruled:
             what = "1 item was" if len(self.overruled) == 1 else f"{len(self.overruled)} items were"
-            words = f"{what} reported as passed by a conftest or a plugin, but failed: {self.overruled[0]}"
+            by = "by a mark, a conftest or a plugin"
+            words = f"{what} reported as passed or skipped {by}, but failed: {self.overruled[0]}"
             terminalreporter.write_line(terminal(words))
         if self._nothing_ran:
             terminalreporter.write_line("nothing ran, so nothing passed")

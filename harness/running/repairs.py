@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ptxdiff.inputs.sets import within
 from ptxdiff.jobs import Job
 from ptxdiff.judging.judge import Judgement, judge
 from ptxdiff.judging.likeness import EXCHANGED
@@ -127,7 +128,7 @@ class Repairs:
         wrong = sum(int(output.failing.sum()) * output.fmt.code_bits for output in judgement.compared.values())
         if wrong < _LEAST_BITS or made.ptx.count("\n") > _MOST_LINES:
             return ""
-        key = tuple((call.place, call.text) for call in made.asm)
+        key = str(job.path), job.case_name, job.variant_name, made.asm
         known = _KNOWN_IN_KERNELS.get(key)
         changes = (
             [known]
@@ -175,8 +176,9 @@ class Repairs:
             return False
 
 
-_KNOWN_IN_KERNELS: dict[tuple[tuple[str, str], ...], tuple[AsmCall, Repair] | None] = {}
-"""What made a kernel with these blocks of asm right, so that it is searched once and not for each target."""
+_KNOWN_IN_KERNELS: dict[tuple[str, str, str, tuple[AsmCall, ...]], tuple[AsmCall, Repair] | None] = {}
+"""What made a variant with these blocks of asm right, so that it is searched once and not for each target. Another case
+expects other results of the same kernel."""
 
 
 def _changes(calls: Iterable[AsmCall]) -> Iterator[tuple[AsmCall, Repair]]:
@@ -253,8 +255,7 @@ def _depends_on_other_places(job: Job, variant: AsmVariant, wrong: NDArray[np.bo
         expected = outputs(given)
         for name, place in itertools.islice(itertools.product(given, range(pack)), _MOST_RUNS):
             changed = given[name].copy()
-            own = changed.view(f"u{changed.itemsize}")
-            own[:, place] ^= rng.integers(1, 1 << 8 * own.itemsize - 1, len(own), dtype=own.dtype)
+            changed[:, place] = _changed(job, {n: u[:, place] for n, u in given.items()}, name, rng)
             for output, units in outputs({**given, name: changed}).items():
                 bits = [u.view(f"u{u.itemsize}") for u in (np.ascontiguousarray(units), expected[output])]
                 moved = [k for k in np.flatnonzero((bits[0] != bits[1]).any(axis=0)).tolist() if k != place]
@@ -263,6 +264,22 @@ def _depends_on_other_places(job: Job, variant: AsmVariant, wrong: NDArray[np.bo
     except (PtxError, CaseError, DerivationError, ValueError):
         pass
     return ""
+
+
+def _changed(job: Job, units: dict[str, NDArray[Any]], name: str, rng: np.random.Generator) -> NDArray[Any]:
+    """Other units of an input, or the same ones where the case's domain has no others beside the other inputs.
+
+    units: those of all inputs in one place of each pack. Outside the domain, a carry may reach another place by right.
+    """
+    own = np.ascontiguousarray(units[name])
+    bits = own.view(f"u{own.itemsize}")
+    random = bits ^ rng.integers(1, np.iinfo(bits.dtype).max, len(bits), bits.dtype, endpoint=True)
+    changed = own.copy()
+    formats = {n: format_of(argument) for n, argument in job.case.inputs.items()}
+    for other in (rng.permutation(own), random.view(own.dtype)):
+        inside = within(job.case.domain, formats, {**units, name: other})
+        changed[inside] = other[inside]
+    return changed
 
 
 def _different(job: Job, wrong: NDArray[np.bool_]) -> int:

@@ -79,15 +79,13 @@ def with_facts(
     # Which function of the file has which frame is a matter of symbol numbers; the largest frame holds each of them.
     frames = [struct.unpack_from("<I", v, 4)[0] for k, v in _attributes(sections.get(".nv.info", b"")) if k == _FRAME]
     local = max(frames, default=0)
+    variables, places = module_variables(cubin)
     banks = {
-        (bank[2] or "", int(bank[1])): data
+        (bank[2] or "", int(bank[1])): _with_addresses(data, places.get(section, {}))
         for section, data in sections.items()
         if (bank := _BANK.fullmatch(section)) and bank[1] != "0"
     }
-    variables, places = module_variables(cubin)
-    for key, data in banks.items():
-        if key[1] == _ADDRESS_BANK:
-            banks[key] = _with_addresses(data, places)
+    variables = _with_addresses(variables, places.get(_INITIAL, {}))
     return {
         n: _kernel(f, sections[f".nv.info.{n}"], banks, sizes, local, target, variables)
         for n, f in found.items()
@@ -95,12 +93,13 @@ def with_facts(
     }
 
 
-_ADDRESS_BANK = 4
+_INITIAL = ".nv.global.init"
+"""The section of the variables with initial values, which are the first."""
 
 
-def _with_addresses(bank: bytes, places: Mapping[int, int]) -> bytes:
-    """A constant bank with the addresses at which the module's variables lie here."""
-    filled = bytearray(bank)
+def _with_addresses(data: bytes, places: Mapping[int, int]) -> bytes:
+    """Constants, or initial values, with the addresses at which the module's variables lie here."""
+    filled = bytearray(data)
     for at, offset in places.items():
         struct.pack_into("<Q", filled, at, VARIABLES_BASE + offset)
     return bytes(filled)

@@ -59,8 +59,8 @@ class Fibre:
 @dataclass
 class MachineLaunch:
     """What is the same for all blocks of a launch. parameters: the parameter area. schedules: those of the blocks, in
-    turn. shared: bytes of shared memory a block, reserved ones included. visited: addresses of the instructions that a
-    lane came to."""
+    turn. guessed: whether bits were chosen for what is not known. shared: bytes of shared memory a block, reserved ones
+    included. visited: addresses of the instructions that a lane came to."""
 
     code: MachineCode
     memory: GlobalMemory
@@ -73,6 +73,7 @@ class MachineLaunch:
     ran: dict[str, int] = field(default_factory=dict)
     approximate: set[str] = field(default_factory=set)
     diverged: bool = False
+    guessed: bool = False
     shared: int = 0
     visited: set[int] = field(default_factory=set)
     _bank: tuple[Array, Array] | None = None
@@ -131,6 +132,7 @@ class Machine:
         self.warps = self.lanes // _WARP
         self.first = first
         self.random = np.random.default_rng((launch.seed, first))
+        self._unknown = np.random.default_rng((launch.seed >> 1, first))
         self.registers: dict[int, Array] = {}
         self.uniform: dict[int, Array] = {}
         self.predicates: dict[int, Array] = {}
@@ -154,13 +156,23 @@ class Machine:
 
     # Registers ----------------------------------------------------------------------------------------------------
 
+    def unknown(self, count: int, bits: int) -> Array:
+        """Numbers of some bits chosen at random, for what is not known.
+
+        Seeds that differ in the lowest bit give opposite bits. Two random ones would be equal half of the time, and a
+        result that depends on one bit would not differ.
+        """
+        self.launch.guessed = True
+        drawn = self._unknown.integers(0, 1 << bits, count, np.uint32 if bits > 8 else np.uint8)
+        return drawn ^ drawn.dtype.type((1 << bits) - 1) if self.launch.seed & 1 else drawn
+
     def register(self, number: int) -> Array:
         """All lanes of a register."""
         if number < 0:
             return self.zeros
         found = self.registers.get(number)
         if found is None:
-            found = self.registers[number] = self.random.integers(0, 1 << 32, self.lanes, np.uint32)
+            found = self.registers[number] = self.unknown(self.lanes, 32)
         return found
 
     def predicate(self, number: int) -> Array:
@@ -169,7 +181,7 @@ class Machine:
             return self.ones
         found = self.predicates.get(number)
         if found is None:
-            found = self.predicates[number] = self.random.integers(0, 2, self.lanes, np.uint8)
+            found = self.predicates[number] = self.unknown(self.lanes, 1)
         return found
 
     def uniform_register(self, number: int) -> Array:
@@ -178,7 +190,7 @@ class Machine:
             return np.zeros(self.warps, np.uint32)
         found = self.uniform.get(number)
         if found is None:
-            found = self.uniform[number] = self.random.integers(0, 1 << 32, self.warps, np.uint32)
+            found = self.uniform[number] = self.unknown(self.warps, 32)
         return found
 
     def uniform_predicate(self, number: int) -> Array:
@@ -187,7 +199,7 @@ class Machine:
             return np.ones(self.warps, np.uint8)
         found = self.uniform_predicates.get(number)
         if found is None:
-            found = self.uniform_predicates[number] = self.random.integers(0, 2, self.warps, np.uint8)
+            found = self.uniform_predicates[number] = self.unknown(self.warps, 1)
         return found
 
     def read(self, kind: str, number: int, lanes: Lanes) -> Array:
@@ -508,8 +520,8 @@ class Computed(MachineStep):
                 values = [s.lanes(machine, lanes, count) for s in self.sources]
                 results = [f(count, *values) for f in self.functions]
                 if self.undecided is not None:
-                    drawn = machine.random.integers(0, 2, count, np.uint8)
-                    results[0] = np.where(self.undecided(count, *values) != 0, drawn, results[0])
+                    unknown = self.undecided(count, *values) != 0
+                    results[0] = np.where(unknown, machine.unknown(count, 1), results[0])
                 for (kind, place), value in zip(self.destinations, results, strict=True):
                     if kind == "R2":
                         low, high = value.view(np.uint32).reshape(-1, 2).T

@@ -22,8 +22,8 @@ LANES = 1 << 14
 """Threads that run together."""
 SHARED = 1 << 26
 """Bytes of shared memory of blocks that run together."""
-SEEDS = (0x5EED, 0xF111, 0xB175)
-"""One filling of undefined bits for each run."""
+SEEDS = (0x5EED, 0x5EEC, 0xB175)
+"""One filling of undefined bits for each run. Registers of the first two have opposite bits: see `Machine.unknown`."""
 
 
 @dataclass(frozen=True)
@@ -82,11 +82,12 @@ def run_machine_code(
             Machine(launch, first, min(together, blocks - first)).run(steps)
         return launch, [(b.bytes, b.undefined) for b in buffers]
 
-    # Without divergence all schedules are one; two fillings show undefined bits.
+    # Without divergence all schedules are one. Two fillings show undefined bits; of two bits that are opposite in both,
+    # a third shows the xor.
     launch, first_image = image(SCHEDULES[0], SEEDS[0])
     images = [first_image]
     for schedule, seed in zip(SCHEDULES[1:], SEEDS[1:], strict=True):
-        if len(images) < 2 or launch.diverged:
+        if len(images) < 2 or launch.diverged or launch.guessed:
             launch, other = image(schedule, seed)
             images.append(other)
             if words := _difference(first_image, other, buffers):

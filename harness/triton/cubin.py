@@ -39,34 +39,43 @@ def loaded_sections(cubin: bytes) -> Mapping[str, bytes]:
     return sections
 
 
-_VARIABLES = (".nv.global.init", ".nv.global")  # with initial values, and zeros
-_ADDRESSES = ".nv.constant4"  # the constant bank of addresses, which the driver fills when it loads the module
-_ADDRESS = 2  # R_CUDA_64: an address of 64 bits
+_INITIAL, _ZEROS = ".nv.global.init", ".nv.global"  # variables in global memory, with initial values and without
+_HOLDS_ADDRESSES = re.compile(r"(\.rela?)(\.nv\.(?:global\.init|constant\d+.*))")
+_ADDRESS_BANK = ".nv.constant4"  # the constant bank of addresses, which the driver fills when it loads the module
+_ADDRESSES = (2, 4)  # R_CUDA_64 and R_CUDA_G64: an address of 64 bits, which in global memory is the generic one
 _ALIGNMENT = 256
 
 
-def module_variables(cubin: bytes) -> tuple[bytes, Mapping[int, int]]:
-    """The initial bytes of a module's variables in global memory, one section after the other, and where constant
-    bank 4 has an address of one: by byte of the bank, the byte of the variables."""
+def module_variables(cubin: bytes) -> tuple[bytes, Mapping[str, Mapping[int, int]]]:
+    """The initial bytes of a module's variables in global memory, and where an address of one must stand.
+
+    Variables with initial values come first. Addresses: by section and by byte in it, the byte of the variables. Raises
+    ValueError for an initial value that is another address; in the bank of addresses such a one stays zero.
+    """
     sections = _sections(cubin)
+    by_name = {s.name: s for s in sections}
     first: dict[int, int] = {}
     contents = b""
-    for number, section in sorted(enumerate(sections), key=lambda n: n[1].name == _VARIABLES[1]):
-        if section.name in _VARIABLES:
+    for name in (_INITIAL, _ZEROS):
+        if name in by_name:
+            section = by_name[name]
             contents = contents.ljust(-(-len(contents) // _ALIGNMENT) * _ALIGNMENT, b"\0")
-            first[number] = len(contents)
+            first[sections.index(section)] = len(contents)
             contents += section.data.ljust(section.header[5], b"\0")
-    by_name = {s.name: s for s in sections}
-    places: dict[int, int] = {}
-    for prefix, (_, entry) in _RELOCATIONS.items():
-        relocations = by_name.get(prefix + _ADDRESSES)
-        if not first or relocations is None:
+    symbols = list(_SYMBOL.iter_unpack(by_name[".symtab"].data)) if ".symtab" in by_name else []
+    places: dict[str, dict[int, int]] = {}
+    for section in sections:
+        if not section.data or not (found := _HOLDS_ADDRESSES.fullmatch(section.name)):
             continue
-        symbols = list(_SYMBOL.iter_unpack(by_name[".symtab"].data))
-        for at, information, *addend in entry.iter_unpack(relocations.data):
+        for at, information, *addend in _RELOCATIONS[found[1]][1].iter_unpack(section.data):
             symbol = symbols[information >> 32]
-            if information & 0xFFFFFFFF == _ADDRESS and symbol[3] in first:
-                places[at] = first[symbol[3]] + symbol[4] + sum(addend)
+            if information & 0xFFFFFFFF in _ADDRESSES and symbol[3] in first:
+                added = addend or struct.unpack_from("<q", by_name[found[2]].data, at)
+                places.setdefault(found[2], {})[at] = first[symbol[3]] + symbol[4] + added[0]
+            elif found[2] != _ADDRESS_BANK:
+                name = _word(by_name[".strtab"].data, symbol[0])
+                of = name or "a section"
+                raise ValueError(f"byte {at} of {found[2]} is an address that is not known here: of {of}")
     return contents, places
 
 

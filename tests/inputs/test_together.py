@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from ptxdiff.inputs.together import made_together
-from ptxdiff.references.formats import BF16, F16, F32, F64, I8, I32, U8, U16, U32, U64
+from ptxdiff.inputs.together import divisors, made_together
+from ptxdiff.references.formats import BF16, F16, F32, F64, I8, I32, TF32, U8, U16, U32, U64
 
 SEEDS = range(2)
 
@@ -197,3 +197,27 @@ def test_columns_are_of_one_length_and_fit_their_formats():
     assert len({len(c) for c in columns}) == 1
     for fmt, column in zip(formats.values(), columns, strict=True):
         assert fmt.unit_bits == 64 or ((column >= 0) & (column < 1 << fmt.unit_bits)).all()
+
+
+def test_inputs_depend_on_the_order_of_the_arguments_and_not_on_their_names():
+    """Else they would be others in each process, as the order of a set of texts is."""
+    made = [
+        made_together(dict.fromkeys(names.split(), U32), [12345, 777], np.random.default_rng(1))
+        for names in ("a b c d e f", "x y scale zero q k", "f e d c b a")
+    ]
+    for columns in made[1:]:
+        np.testing.assert_array_equal(columns, made[0])
+
+
+@pytest.mark.parametrize("fmt", [TF32, F64, U64, U32, U8], ids=str)
+@pytest.mark.parametrize("number", [7, (1 << 64) + 7, (1 << 128) - 1, 1.7e308, 5e-324], ids=str)
+def test_numbers_at_the_ends_of_all_formats(fmt, number):
+    """The format tf32 ignores all bits of 7."""
+    columns = made_together(dict.fromkeys("abc", fmt), [number], np.random.default_rng(1))
+    assert len({len(c) for c in columns}) == 1
+
+
+def test_divisors_of_numbers_of_more_than_64_bits():
+    assert divisors(3 * (1 << 80)) == [3, 4, 6, 8, 12, 16, 32768, 49152, 65536]
+    assert divisors(10007 * 65521 << 64)[-1] == 65536
+    assert 10007 in divisors(10007 * ((1 << 89) - 1))

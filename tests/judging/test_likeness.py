@@ -94,6 +94,18 @@ def test_zeros_for_numbers_within_the_bound_name_the_option_for_underflow(farthe
     assert named or not cause
 
 
+def test_outputs_of_two_bounds_name_both():
+    case = Case(
+        inputs={"a": F32}, outputs={"d": F32, "e": F32}, reference=lambda a: (a, a),
+        match={"d": ulp(2), "e": ulp(3)}, variants={"v": asm("mov.b32 $0, $2; mov.b32 $1, $2;", "=r,=r,r")},
+    )  # fmt: skip
+    a = np.concatenate([np.full(40, 1), SMALL]).astype(np.uint32)
+    got = np.where(a == 1, 0, a).astype(np.uint32)
+    cause = judge(case, policies(case, case.variants["v"]), {"a": a}, {"d": got, "e": got}).cause
+    assert "within 2 and 3 ulp" in cause
+    assert cause.endswith("state ulp(2, underflow=True) and ulp(3, underflow=True)")
+
+
 def test_numbers_instead_of_zeros_are_no_flush():
     zero = np.zeros_like(SMALL)
     assert of_two(SMALL, a=zero, b=zero).cause == ""

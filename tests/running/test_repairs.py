@@ -178,12 +178,31 @@ def test_a_result_that_depends_on_another_place_of_its_pack_is_named():
     assert run_item(replace(item, variant_name="right"), create("emulator"), "quick").verdict == "pass"
 
 
-def results_of_kernel(function):
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("{ .reg .b32 t; add.u32 t, $1, $2; xor.b32 $0, t, 0x43214321; }", False),
+        ("{ .reg .b32 t; shr.u32 t, $2, 15; and.b32 t, t, 1; shl.b32 t, t, 18; xor.b32 $0, $1, t; }", True),
+    ],
+)
+def test_another_place_is_named_only_for_inputs_of_the_domain_and_for_each_bit_of_them(text, named):
+    """The first adds both halves at once: within the domain there is no carry. The second moves the highest bit."""
     case = Case(
-        inputs={"x_ptr": U32["N"]}, outputs={"d_ptr": U32["N"]}, reference=masked, sizes=[{"N": 256}],
-        variants={"v": kernel(function, grid=(1,))},
+        inputs={"a": U16, "b": U16}, outputs={"d": U16}, reference=lambda a, b: a + b ^ 0x1234,
+        where=Domain("the sum has 16 bits", lambda v: v["a"] + v["b"] < 1 << 16),
+        variants={"v": asm(text, "=r,r,r", pack=2)},
     )  # fmt: skip
     item = Item(LoadedCase(case, "c", "case", Path("c.py"), ""), "v", "sm_90a", "emulator")
+    named_causes = causes(run_item(item, create("emulator"), "quick"))
+    assert any("depends on" in words for words in named_causes) == named
+
+
+def results_of_kernel(function, reference=masked, name="c"):
+    case = Case(
+        inputs={"x_ptr": U32["N"]}, outputs={"d_ptr": U32["N"]}, reference=reference, sizes=[{"N": 256}],
+        variants={"v": kernel(function, grid=(1,))},
+    )  # fmt: skip
+    item = Item(LoadedCase(case, name, "case", Path("c.py"), ""), "v", "sm_90a", "emulator")
     return run_item(item, create("emulator"), "quick")
 
 
@@ -192,6 +211,13 @@ def test_a_wrong_word_of_asm_in_a_kernel_is_named_with_its_line():
     (cause,) = causes(results_of_kernel(high_bytes))
     assert cause.startswith("all results are right with 0x4400 instead of 0x4401 in prmt.b32 on line 1 of the asm at ")
     assert "test_repairs.py:" in cause
+
+
+def test_a_kernel_that_no_change_repairs_in_one_case_is_searched_again_in_another():
+    none = results_of_kernel(high_bytes, reference=lambda x: x ^ 0x12345678, name="no change makes these")
+    assert not any("all results are right" in words for words in causes(none))
+    (cause,) = causes(results_of_kernel(high_bytes, name="one does"))
+    assert cause.startswith("all results are right with 0x4400 instead of 0x4401")
 
 
 COMPILED = """

@@ -31,14 +31,25 @@ def pytest_runtest_call(item):
         pytest.skip("not today")
 """,
 }
-HIDING = """
+HIDING = {
+    "passed": """
 import pytest
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
     report = (yield).get_result()
     if report.when == "call":
         report.outcome = "passed"
-"""
+""",
+    "skipped": """
+import pytest
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = (yield).get_result()
+    if report.failed:
+        report.outcome, report.longrepr = "skipped", ("a.py", 1, "Skipped: not today")
+""",
+    "a mark": SKIPPING["a mark"].replace("skip(", "xfail("),
+}
 
 
 def records(pytester):
@@ -67,13 +78,14 @@ def test_a_resumed_run_asks_for_skipped_items_again(run_cases, pytester, workers
     assert "fail" in {r.verdict for r in records(pytester).results if r.key.variant == "wrong"}
 
 
-def test_a_run_with_hidden_failures_does_not_exit_as_passed(run_cases, pytester):
-    (pytester.path / "conftest.py").write_text(HIDING)
+@pytest.mark.parametrize("conftest", HIDING.values(), ids=HIDING)
+def test_a_run_with_hidden_failures_does_not_exit_as_passed(run_cases, pytester, conftest):
+    (pytester.path / "conftest.py").write_text(conftest)
     result = run_cases("--ptx-records=r.jsonl", flip=FLIP)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["1 item was reported as passed by a conftest or a plugin, but failed: flip::wrong*"])
+    result.stdout.fnmatch_lines(["1 item was reported as passed or skipped by *, but failed: flip::wrong*"])
 
 
 def test_a_run_of_right_code_exits_as_passed_with_such_a_conftest(run_cases, pytester):
-    (pytester.path / "conftest.py").write_text(HIDING)
+    (pytester.path / "conftest.py").write_text(HIDING["passed"])
     assert run_cases("--ptx-records=r.jsonl", flip=FLIP.replace("0x01010181", "0x01010101")).ret == 0

@@ -189,6 +189,23 @@ def test_which_of_two_equal_float64_is_chosen_is_not_known() -> None:
     assert (found == 1).all()
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        SMALLER.format("0x1", "0x3ff00000", "0x1", "0x3ff00000"),
+        "SEL R5, RZ, 0x1, !P3\n",
+        "LOP3.LUT R5, R9, 0x1, RZ, 0xc0, !PT\n",
+        "LOP3.LUT R5, R9, R10, RZ, 0x3c, !PT\n",
+    ],
+    ids=["of equal numbers", "never written", "a bit of a register", "the xor of two"],
+)
+def test_a_bit_that_is_not_known_is_found_in_every_single_lane(body: str) -> None:
+    for lane in range(8):
+        alone = f"{LOAD} {body} ISETP.NE.AND P2, PT, R0, {lane:#x}, PT\n@P2 MOV R5, RZ\n"
+        with pytest.raises(UndefinedBits):
+            run(alone + STORE, [WORDS])
+
+
 def test_an_undefined_register_is_not_zero() -> None:
     with pytest.raises(UndefinedBits):
         run(f"{LOAD} IADD3 R5, R4, R9, RZ {STORE}", [WORDS])
