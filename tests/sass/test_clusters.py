@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from ptxdiff import run_ptx
 from ptxdiff.sass import clusters
+from ptxdiff.sass.cubin import MachineCode
 from ptxdiff.sass.run import run_machine_code
 from ptxdiff.sass.text import MachineFault, Unsupported
 from ptxdiff.triton.targets import probe
@@ -167,7 +170,21 @@ def test_a_part_of_a_warp_at_the_barrier_is_refused() -> None:
 
 
 def _run(body: str, cluster: tuple[int, int, int] | None) -> None:
-    from ptxdiff.sass.cubin import MachineCode
+    run_machine_code(_code(body), [], (1,), 32, cluster=cluster)
 
-    code = MachineCode("kernel", "sm_90", written(body), (), 0x210, {}, 0, 0)
-    run_machine_code(code, [], (1,), 32, cluster=cluster)
+
+def _code(body: str) -> MachineCode:
+    return MachineCode("kernel", "sm_90", written(body), (), 0x210, {}, 0, 0)
+
+
+def test_a_thread_of_a_cluster_is_not_followed() -> None:
+    from ptxdiff.sass.run import run_schedules
+    from ptxdiff.sass.trace import followed
+
+    code = dataclasses.replace(_code("EXIT"), cluster=(2, 1, 1))
+    with pytest.raises(Unsupported, match="cluster"):
+        followed(code, [], (2,), 32, 0)
+    with pytest.raises(Unsupported, match="cluster"):
+        run_schedules(code, [], 1, 32)
+    with pytest.raises(Unsupported, match="not made of clusters"):
+        run_machine_code(code, [], (3,), 32)
