@@ -103,8 +103,6 @@ class Emulated:
                 parameters += entry_values(kind, memory.placed(values[name]))
         parameters += scratch(compilation.scratch, math.prod(sizes))
         if self.level == "sass":
-            if program.cluster is not None:
-                raise LaunchError("clusters do not run as machine code yet")
             machine = _machine_code(compilation.ptx, compilation.entry, self.ptxas, self.opt, fusion)
             threads, shared = 32 * compilation.num_warps, compilation.shared
             return _run_machine_code(machine, memory, parameters, sizes, threads, shared, self.limit)
@@ -423,10 +421,13 @@ def run_ptx(
     _check_level(level)
     kernel = load_kernel(text, entry)
     if level == "sass":
-        if cluster is not None or kernel.cluster is not None:
-            raise LaunchError("clusters do not run as machine code yet")
+        from ptxdiff.emulator.kernel.run import clusters_of
+
+        sizes = (*((grid,) if isinstance(grid, int) else grid), 1, 1)[:3]
+        given = (cluster,) if isinstance(cluster, int) else cluster
+        clusters = clusters_of(kernel, given, (sizes[0], sizes[1], sizes[2]))
         machine = _machine_code(text, kernel.name, ptxas, opt, True)
-        return _launch_machine_code(machine, grid, block or kernel.block, args, shared, unwritten, limit)
+        return _launch_machine_code(machine, grid, block or kernel.block, args, shared, unwritten, limit, clusters)
     if len(args) != len(kernel.parameters):
         raise LaunchError(f"kernel {kernel.name} has {len(kernel.parameters)} parameters, but {len(args)} were given")
     values = {f"argument {number}": arg for number, arg in enumerate(args)}
@@ -505,8 +506,9 @@ def _read(cubin: bytes, entry: str | None, nvdisasm: str | None) -> MachineCode:
 
 
 def _launch_machine_code(
-    machine: MachineCode, grid: Any, block: Any, args: Sequence[Any], shared: int, unwritten: Sequence[int], limit: Any
-) -> Any:
+    machine: MachineCode, grid: Any, block: Any, args: Sequence[Any], shared: int, unwritten: Sequence[int],
+    limit: Any, cluster: tuple[int, int, int] | None = None,
+) -> Any:  # fmt: skip
     if len(args) != len(machine.parameters):
         message = f"kernel {machine.name} has {len(machine.parameters)} parameters, but {len(args)} were given"
         raise LaunchError(message)
@@ -514,15 +516,16 @@ def _launch_machine_code(
     memory = Arguments(values, frozenset(f"argument {number}" for number in unwritten))
     parameters = [memory.placed(v.item() if isinstance(v, np.generic) else v) for v in values.values()]
     sizes = (grid,) if isinstance(grid, int) else tuple(grid)
-    return _run_machine_code(machine, memory, parameters, sizes, block, shared, limit)
+    return _run_machine_code(machine, memory, parameters, sizes, block, shared, limit, cluster)
 
 
 def _run_machine_code(
-    machine: MachineCode, memory: Arguments, parameters: list[Any], grid: Any, block: Any, shared: int, limit: Any
-) -> Any:
+    machine: MachineCode, memory: Arguments, parameters: list[Any], grid: Any, block: Any, shared: int, limit: Any,
+    cluster: tuple[int, int, int] | None = None,
+) -> Any:  # fmt: skip
     from ptxdiff.sass.run import run_machine_code
 
-    report = run_machine_code(machine, parameters, grid, block, shared_bytes=shared, limit=limit)
+    report = run_machine_code(machine, parameters, grid, block, shared_bytes=shared, limit=limit, cluster=cluster)
     memory.check_written()
     return report
 

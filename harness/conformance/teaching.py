@@ -126,6 +126,8 @@ def _sequences() -> Iterator[tuple[str, str, tuple[str, ...], tuple[str, ...]]]:
     for by in (5, 12, 25):
         text = f"{{ .reg .b32 w; shr.s32 w, $2, {by}; add.cc.u32 $0, w, $3; addc.u32 $1, $3, 0; }}"
         yield f"shifted s32 by {by} and add with carry", text, ("u32",) * 2, ("u32",) * 2
+    yield from _shifted_sums()
+    yield from _three_halves()
     for rounding in ("rni", "rzi", "rmi", "rpi"):
         for kind in ("s64", "u64"):
             for flush in ("", ".ftz"):
@@ -183,6 +185,53 @@ def _sequences() -> Iterator[tuple[str, str, tuple[str, ...], tuple[str, ...]]]:
                 "b32",), read  # fmt: skip
             text = f"{{ .reg .b16 v, w; .reg .b32 x; {pairs} mov.b32 x, {{w, v}}; xor.b32 $0, x, $1; }}"
             yield f"two ue8m0x2 by {rounding} from {kind} and xor", text, ("b32",), read
+
+
+def _shifted_sums() -> Iterator[tuple[str, str, tuple[str, ...], tuple[str, ...]]]:
+    """Sums and differences of shifted numbers, and of products, with carries in and out."""
+    for by in (4, 12, 28):
+        for operation in ("add", "sub"):
+            text = f"{operation}.cc.u32 $0, $2, $3; shl.b32 w, $4, {by}; {operation}c.u32 $1, w, $5;"
+            yield f"{operation} of shl {by} with carry", f"{{ .reg .b32 w; {text} }}", ("b32",) * 2, ("b32",) * 4
+            text = f"{operation}.cc.u32 $0, $3, $4; shl.b32 w, $5, {by}; {operation}c.cc.u32 $1, w, $6;"
+            text = f"{text} {operation}c.u32 $2, $3, $4;"
+            yield f"{operation} of shl {by} with carries", f"{{ .reg .b32 w; {text} }}", ("b32",) * 3, ("b32",) * 4
+            text = f"cvt.u64.u32 w, $2; shl.b64 w, w, {by}; {operation}.cc.u64 $0, w, $3; {operation}c.u64 $1, $3, 0;"
+            yield f"{operation} of shl u32 {by} and carry", f"{{ .reg .b64 w; {text} }}", ("b64",) * 2, ("b32", "b64")
+            text = f"shr.s32 w, $3, {by}; {operation}.cc.u32 $0, $4, $5; {operation}c.cc.u32 $1, w, $6;"
+            text = f"{text} {operation}c.u32 $2, $4, 0;"
+            yield f"{operation} of shr s32 {by} with carries", f"{{ .reg .b32 w; {text} }}", ("b32",) * 3, ("b32",) * 4
+        text = f"cvt.u64.u32 w, $1; shl.b64 w, w, {by}; sub.u64 $0, w, $2;"
+        yield f"sub of shl u32 {by}", f"{{ .reg .b64 w; {text} }}", ("b64",), ("b32", "b64")
+        for one, other in (("w", "$2"), ("$2", "w")):
+            text = f"shl.b32 w, $1, {by}; sub.cc.u32 x, {one}, {other}; subc.u32 $0, $3, $4;"
+            yield f"borrow of {one}-{other}, w shl {by}", f"{{ .reg .b32 w, x; {text} }}", ("b32",), ("b32",) * 4
+    text = "mul.wide.u32 w, $1, $2; sub.u64 $0, w, $3;"
+    yield "mul.wide.u32 and sub", f"{{ .reg .b64 w; {text} }}", ("b64",), ("b32", "b32", "b64")
+    text = "shr.u32 v, $1, 3; mul.wide.u32 w, v, 12345; sub.u64 $0, w, $2;"
+    yield "mul.wide.u32 by 12345 and sub", f"{{ .reg .b32 v; .reg .b64 w; {text} }}", ("b64",), ("b32", "b64")
+    text = "mul.wide.u32 w, $2, $3; sub.cc.u64 $0, w, $4; subc.u64 $1, $4, 0;"
+    yield "mul.wide.u32 and sub with borrow", f"{{ .reg .b64 w; {text} }}", ("b64",) * 2, ("b32", "b32", "b64")
+
+
+def _three_halves() -> Iterator[tuple[str, str, tuple[str, ...], tuple[str, ...]]]:
+    """The largest and the smallest of three numbers, in each half of a register."""
+    for operation in ("max", "min"):
+        for kind in ("u16x2", "s16x2", "relu.s16x2", "relu.s32", "f16x2", "NaN.f16x2", "bf16x2", "NaN.bf16x2"):
+            text = f"{operation}.{kind} w, $1, $2; {operation}.{kind} $0, w, $3;"
+            yield f"{operation} of three {kind}", f"{{ .reg .b32 w; {text} }}", ("b32",), ("b32",) * 3
+            text = f"{operation}.{kind} w, $2, $3; {operation}.{kind} $0, $1, w;"
+            yield f"{operation} of one and two {kind}", f"{{ .reg .b32 w; {text} }}", ("b32",), ("b32",) * 3
+        for kind in ("f16x2", "NaN.f16x2", "bf16x2", "NaN.bf16x2"):
+            of = kind.split(".")[-1]
+            for sign in ("neg", "abs"):
+                text = f"{sign}.{of} v, $1; {operation}.{kind} w, $2, v; {operation}.{kind} $0, w, $3;"
+                yield f"{operation} of {sign} of three {kind}", f"{{ .reg .b32 v, w; {text} }}", ("b32",), ("b32",) * 3
+            text = (
+                f"mov.b32 {{x, y}}, $1; mov.b32 v, {{y, y}}; {operation}.{kind} w, $2, v; {operation}.{kind} $0, w, $3;"
+            )
+            text = f"{{ .reg .b16 x, y; .reg .b32 v, w; {text} }}"
+            yield f"{operation} of a half of three {kind}", text, ("b32",), ("b32",) * 3
 
 
 def _four_e2m1(of: str, conversion: str, kind: str, order: str) -> tuple[str, str, tuple[str, ...], tuple[str, ...]]:

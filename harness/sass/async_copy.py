@@ -32,9 +32,11 @@ _CHUNK = 16
 
 
 def _places(machine: Machine, instruction: MachineInstruction, lanes: Lanes, count: int, where: Operand) -> Array:
+    """The places of barriers. Arrivals that give no state (.RED) may be at those of another block of the cluster."""
     every = machine._all if lanes is None else lanes
     addresses = shared_addresses(machine, lanes, count, where)
-    return SharedBlocks.of(machine).places(instruction, addresses, _SIZE, every)
+    reaches = instruction.modifiers[:1] == ("ARRIVE",) and "RED" in instruction.modifiers
+    return SharedBlocks.of(machine).places(instruction, addresses, _SIZE, every, reaches=reaches)
 
 
 def _barrier_at(shared: SharedBlocks, instruction: MachineInstruction, place: int) -> Barrier:
@@ -65,7 +67,7 @@ def _exchange(instruction: MachineInstruction, where: Operand, value: Operand) -
             own = old is None or old.init_lane // _WARP == lane // _WARP
             if old is not None and not own and (old.pending != old.expected or old.bytes):
                 raise MachineFault(f"{instruction.text}: makes an mbarrier where one is in use")
-            agent = shared.order.agent(("mbarrier", place % shared.memory.size))
+            agent = shared.order.agent(("mbarrier", place % (shared.memory.size * shared.cluster)))
             made = Barrier(arrivals, arrivals, init_time=shared.order.clock, init_lane=lane, agent=agent)
             shared.mbarriers[place] = made
             shared.memory.bytes[place : place + _SIZE] = machine.random.integers(0, 256, _SIZE, np.uint8)

@@ -7,6 +7,7 @@ are known by name; any other word refuses the instruction.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -32,6 +33,8 @@ def special(instruction: MachineInstruction, code: MachineCode) -> MachineStep |
     """The step of an instruction that has no row of the table; None for all others. Raises Unsupported."""
     if spilled := _spill(instruction):
         return spilled
+    if instruction.opcode == "UIADD3" and (total := _uniform_sum_64(instruction)):
+        return total
     for table in _tables():
         if made := table.get(instruction.opcode):
             return made(instruction, code)
@@ -672,10 +675,38 @@ class PredicatesAsBits(MachineStep):
         return True
 
 
+_UPPER_BYTES = {"B1": 8, "B2": 16, "B3": 24}
+
+
+class PredicatesFromByte(MachineStep):
+    """R2P: predicates get the lowest bits of an upper byte of a register, where a mask has a bit."""
+
+    def __init__(self, instruction: MachineInstruction, mask: int, first: int) -> None:
+        super().__init__(instruction)
+        self.mask, self.first = mask, first
+
+    def run(self, machine: Machine, fibre: Fibre) -> bool:
+        """See MachineStep.run."""
+        lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
+        if count:
+            value = machine.read("R", self.instruction.operands[1].number, lanes) >> self.first
+            for k in range(7):
+                if self.mask >> k & 1:
+                    machine.write("P", k, lanes, (value >> k & 1).astype(np.uint8))
+        fibre.pc += BYTES
+        return True
+
+
 def _predicates_as_bits(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     _only(instruction)
     operands = instruction.operands
     saves = instruction.opcode == "P2R"
+    if not saves and len(operands) == 3 and operands[1].suffix in _UPPER_BYTES:
+        place, register, bits = operands
+        known = plain(place, "word") and plain(replace(register, suffix=""), "R") and plain(bits, "int")
+        if not known or place.name != "PR" or not 0 < (bits.value or 0) < 0x80:
+            raise refuse(instruction)
+        return PredicatesFromByte(instruction, bits.value or 0, _UPPER_BYTES[register.suffix])
     wanted = ("R", "word", "R", "int") if saves else ("word", "R", "int")
     if len(operands) != len(wanted) or not all(plain(o, k) for o, k in zip(operands, wanted, strict=True)):
         raise refuse(instruction)
@@ -683,6 +714,52 @@ def _predicates_as_bits(instruction: MachineInstruction, code: MachineCode) -> M
     if operands[1 if saves else 0].name != "PR" or not 0 <= mask < 0x80:
         raise refuse(instruction)
     return PredicatesAsBits(instruction, mask)
+
+
+class UniformSum64(MachineStep):
+    """UIADD3.64: a pair of uniform registers plus a constant or another pair.
+
+    It is no row of the table because ptxas (12.8 and 12.9) writes it for descriptors of matrices alone, so that no
+    kernel that runs one form of PTX in each thread teaches it.
+    """
+
+    def run(self, machine: Machine, fibre: Fibre) -> bool:
+        """See MachineStep.run."""
+        lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
+        if count:
+            warps = np.unique((machine._all if lanes is None else lanes) // _WARP)
+            place, *terms = self.instruction.operands
+            total = sum((self._term(machine, term, warps) for term in terms), np.zeros(len(warps), np.uint64))
+            machine.write_uniform("UR", place.number, warps, (total & 0xFFFFFFFF).astype(np.uint32))
+            if place.number >= 0:
+                machine.write_uniform("UR", place.number + 1, warps, (total >> 32).astype(np.uint32))
+        fibre.pc += BYTES
+        return True
+
+    @staticmethod
+    def _term(machine: Machine, term: Operand, warps: Array) -> Array:
+        if term.kind == "int":
+            return np.full(len(warps), (term.value or 0) & 0xFFFFFFFFFFFFFFFF, np.uint64)
+        if term.number < 0:
+            return np.zeros(len(warps), np.uint64)
+        low, high = (machine.uniform_register(term.number + k)[warps].astype(np.uint64) for k in (0, 1))
+        return high << 32 | low
+
+
+def _uniform_sum_64(instruction: MachineInstruction) -> MachineStep | None:
+    """The step of UIADD3.64; None for UIADD3 with other words, which is a row of the table."""
+    if "64" not in instruction.modifiers:
+        return None
+    _only(instruction, "64")
+    operands = instruction.operands
+    registers = [o for o in operands if o.kind != "int"]
+    if len(operands) != 4 or operands[0].kind == "int" or not all(plain(o, "UR", "int") for o in operands):
+        raise refuse(instruction)
+    if any(o.number > 0 and o.number % 2 for o in registers):
+        raise refuse(instruction, "has a pair of registers that begins at an odd number")
+    if any(not 0 <= (o.value or 0) < 1 << 31 for o in operands if o.kind == "int"):
+        raise refuse(instruction, "has a constant whose upper word is not known")
+    return UniformSum64(instruction)
 
 
 class ToUniform(MachineStep):

@@ -17,6 +17,7 @@ from ptxdiff.triton.cubin import loaded_sections, module_variables, section_size
 
 _VALUE_IN_PLACE, _HALF, _SIZED = (1, 2), 3, 4  # how an attribute of .nv.info stores its value
 _PARAMETERS, _PARAMETER, _FRAME = 0x0A, 0x17, 0x11  # EIATTR_PARAM_CBANK, _KPARAM_INFO, _FRAME_SIZE
+_CLUSTER = 0x3D  # EIATTR_CTA_PER_CLUSTER
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,8 @@ class MachineCode:
 
     target: of nvdisasm's text ("sm_90"). base: where its parameters begin in constant bank 0. banks: the contents of
     other constant banks. local, shared: bytes for each thread, and static ones for each block. variables: the initial
-    bytes of the module's variables in global memory.
+    bytes of the module's variables in global memory. cluster: the blocks of a cluster along x, y and z, if the kernel
+    states them.
     """
 
     name: str
@@ -45,6 +47,7 @@ class MachineCode:
     local: int
     shared: int
     variables: bytes = b""
+    cluster: tuple[int, int, int] | None = None
 
 
 TARGET = re.compile(r"EF_CUDA_SM(\d+)|\.target\s+sm_(\d+)")
@@ -120,6 +123,7 @@ def _kernel(
         if kind == _PARAMETER
     )
     area = [v for kind, v in own if kind == _PARAMETERS]
+    clusters = [struct.unpack_from("<III", v) for kind, v in own if kind == _CLUSTER]
     if parameters and not area:
         raise Unsupported("a cubin that does not say where its parameters are")
     return MachineCode(
@@ -132,6 +136,7 @@ def _kernel(
         local,
         sizes.get(f".nv.shared.{name}", 0),
         variables,
+        clusters[0] if clusters else None,
     )
 
 

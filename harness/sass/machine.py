@@ -12,6 +12,7 @@ differs between two runs with different seeds; that is how undefined bits are fo
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -60,7 +61,8 @@ class Fibre:
 class MachineLaunch:
     """What is the same for all blocks of a launch. parameters: the parameter area. schedules: those of the blocks, in
     turn. guessed: whether bits were chosen for what is not known. shared: bytes of shared memory a block, reserved ones
-    included. visited: addresses of the instructions that a lane came to."""
+    included. visited: addresses of the instructions that a lane came to. cluster: the blocks of a cluster along x, y
+    and z; None: no clusters."""
 
     code: MachineCode
     memory: GlobalMemory
@@ -76,6 +78,7 @@ class MachineLaunch:
     guessed: bool = False
     shared: int = 0
     visited: set[int] = field(default_factory=set)
+    cluster: tuple[int, int, int] | None = None
     _bank: tuple[Array, Array] | None = None
 
     @property
@@ -89,7 +92,7 @@ class MachineLaunch:
                 data[at : at + len(value)] = np.frombuffer(value, np.uint8)
                 known[at : at + len(value)] = True
 
-            for at, words in driver_words(self.code.base, self.block, self.grid).items():
+            for at, words in driver_words(self.code.base, self.block, self.grid, self.cluster).items():
                 put(at, b"".join(int(w).to_bytes(4, "little") for w in words))
             put(self.code.base, self.parameters)
             self._bank = data, known
@@ -104,14 +107,24 @@ def parameters_at(base: int) -> int:
     return PARAMETER_WINDOW + base % 0x80
 
 
-def driver_words(base: int, block: Sequence[int], grid: Sequence[int]) -> dict[int, tuple[int, ...]]:
+def driver_words(
+    base: int, block: Sequence[int], grid: Sequence[int], cluster: Sequence[int] | None = None
+) -> dict[int, tuple[int, ...]]:
     """What the driver writes before a kernel's parameters, by place, as far as it is known.
 
     The sizes of block and grid, the top of the stack, the descriptor of global memory, which is opaque, and from sm_90
-    on the generic address of the parameters.
+    on the generic address of the parameters. For a launch in clusters also that it is one, and on Hopper the blocks of
+    a cluster, along each axis and together, and the clusters of the grid. ptxas reads these words for the special
+    registers of PTX that say so. The reciprocals, from 0x150 on, are not known.
     """
     address = parameters_at(base)
     area = address & 0xFFFFFFFF, address >> 32
+    if cluster is not None:
+        count = tuple(g // c for g, c in zip(grid, cluster, strict=True))
+        hopper: dict[int, tuple[int, ...]] = {0x140: (1, *cluster), 0x15C: count, 0x188: (math.prod(cluster),)}
+        blackwell: dict[int, tuple[int, ...]] = {0x36C: (1,)}
+        clusters = {0x210: hopper, 0x380: blackwell}.get(base, {})
+        return {**driver_words(base, block, grid), **clusters}
     if base >= 0x380:
         return {0x360: (*block,), 0x370: (*grid,), 0x37C: (_LOCAL_TOP,), 0x358: (0, 0), 0x348: area}
     descriptor = {0x160: 0x118, 0x210: 0x208}.get(base)

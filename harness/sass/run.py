@@ -13,6 +13,7 @@ from ptxdiff.emulator import KERNEL_SECONDS, Buffer, BufferPointer, HostMap, Ptx
 from ptxdiff.emulator.kernel.memory.space import GlobalMemory
 from ptxdiff.emulator.limits import BLOCK_THREADS
 from ptxdiff.emulator.numeric.vectorise import Array
+from ptxdiff.sass.clusters import ClusterBlocks, checked, in_clusters
 from ptxdiff.sass.cubin import MachineCode, Parameter
 from ptxdiff.sass.machine import SCHEDULES, Computed, Machine, MachineLaunch, MachineStep, StepCode, prepared
 from ptxdiff.sass.shared import reserved
@@ -48,10 +49,12 @@ def run_machine_code(
     *,
     shared_bytes: int = 0,
     limit: float | None = KERNEL_SECONDS,
+    cluster: tuple[int, int, int] | None = None,
 ) -> Ran:
     """Run a kernel; the buffers' arrays are changed in place, after all runs have succeeded.
 
     parameters: a Buffer, BufferPointer, int, float or bytes for each parameter; missing ones at the end are zero.
+    cluster: the blocks of a cluster along x, y and z; None: what the kernel states, if it does.
     Raises Unsupported for machine code that the table does not have, UndefinedBits if a stored byte depends on bits
     that were never written, ScheduleDependence if it depends on the order in which the sides of a branch run,
     MachineFault for what the code does wrong, and TimeLimit.
@@ -64,7 +67,10 @@ def run_machine_code(
     shared = max(code.shared, reserved(code.target)) + shared_bytes
     buffers = buffers_of(parameters)
     due = None if limit is None else time.monotonic() + limit
-    steps = prepared(code)
+    steps: Mapping[int, MachineStep] = prepared(code)
+    cluster, size = cluster or code.cluster, 1
+    if cluster is not None:
+        steps, size = in_clusters(steps, code), checked(cluster, (x, y, z))
     memory = GlobalMemory(buffers, code.variables)
     area = parameter_area(code.parameters, parameters)
     visited: set[int] = set()
@@ -75,11 +81,15 @@ def run_machine_code(
             fill(buffer, seed)
         memory.buffers[0].reset()
         launch = MachineLaunch(
-            code, memory, (x, y, z), sizes, area, (schedule,), seed, due, shared=shared, visited=visited
-        )
-        blocks, together = x * y * z, max(1, min(LANES // threads, SHARED // max(shared, 1)))
+            code, memory, (x, y, z), sizes, area, (schedule,), seed, due, shared=shared, visited=visited,
+            cluster=cluster,
+        )  # fmt: skip
+        blocks, together = x * y * z, max(1, min(LANES // threads, SHARED // max(shared, 1)) // size) * size
         for first in range(0, blocks, together):
-            Machine(launch, first, min(together, blocks - first)).run(steps)
+            machine = Machine(launch, first, min(together, blocks - first))
+            if cluster is not None:
+                machine.blocks = ClusterBlocks(machine)
+            machine.run(steps)
         return launch, [(b.bytes, b.undefined) for b in buffers]
 
     # Without divergence all schedules are one. Two fillings show undefined bits; of two bits that are opposite in both,
@@ -115,6 +125,8 @@ def run_schedules(
     for buffer in buffers:
         buffer.reset()
         fill(buffer, SEEDS[0])
+    if code.cluster is not None:
+        raise Unsupported("a kernel in clusters runs in one schedule after the other")
     grid, shared = (len(SCHEDULES) * copies, 1, 1), max(code.shared, reserved(code.target))
     schedules = [schedule for schedule in SCHEDULES for _ in range(copies)]
     launch = MachineLaunch(

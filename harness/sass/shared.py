@@ -10,6 +10,7 @@ Atomic operations run in the order of lanes. The operation that may fail without
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -62,6 +63,7 @@ _UNIT = 16
 class SharedBlocks:
     """Shared memory and barriers of the blocks that run together on a machine.
 
+    cluster: blocks of a cluster; threads of one cluster can order each other.
     coming: by mbarrier, the bulk copies that arrive at it and of which no thread has seen the phase complete. Nobody
     accesses their bytes meanwhile. The data are there from the issue on.
     """
@@ -76,7 +78,9 @@ class SharedBlocks:
         )
         self.machine = machine
         self.low = reserved(code.target)
-        self.order = HappensBefore(machine.lanes, machine.threads, exact=partial)
+        self.cluster = math.prod(machine.launch.cluster or (1,))
+        team = self.cluster * machine.threads
+        self.order = HappensBefore(machine.lanes, machine.threads, team, team, exact=partial or self.cluster > 1)
         self.memory = Shared(machine.lanes // machine.threads, machine.launch.shared, unit, True, self.order)
         self.memory.bytes = machine.random.integers(0, 256, len(self.memory.bytes), np.uint8)
         self.allocates = any(i.opcode == "UTCATOMSWS" for i in instructions)
@@ -188,11 +192,13 @@ class SharedBlocks:
     # Memory -------------------------------------------------------------------------------------------------------
 
     def places(
-        self, instruction: MachineInstruction, addresses: Array, size: int, lanes: Array, low: int | None = None
-    ) -> Array:
+        self, instruction: MachineInstruction, addresses: Array, size: int, lanes: Array, low: int | None = None,
+        *, reaches: bool = False,
+    ) -> Array:  # fmt: skip
         """The offsets in the memory of all blocks. Raises MachineFault for one outside, or not aligned.
 
-        low: the lowest address; None: the first that belongs to the kernel.
+        low: the lowest address; None: the first that belongs to the kernel. reaches: whether the instruction can access
+        other blocks of its cluster.
         """
         low = self.low if low is None else low
         if (addresses % size).any():

@@ -17,7 +17,7 @@ from ptxdiff.sass.cubin import MachineCode
 from ptxdiff.sass.machine import SCHEDULES, Fibre, Lanes, Machine, MachineLaunch, MachineStep, prepared
 from ptxdiff.sass.run import SEEDS, buffers_of, fill, parameter_area
 from ptxdiff.sass.shared import reserved
-from ptxdiff.sass.text import MachineInstruction
+from ptxdiff.sass.text import MachineInstruction, Unsupported
 
 _WARP = 32
 Place = tuple[str, int]
@@ -48,6 +48,8 @@ def followed(
     """
     import time
 
+    if code.cluster is not None:
+        raise Unsupported("a thread of a cluster is not followed")
     x, y, z = (*grid, 1, 1)[:3]
     bx, by, bz = ((block, 1, 1) if isinstance(block, int) else (*block, 1, 1))[:3]
     buffers = buffers_of(parameters)

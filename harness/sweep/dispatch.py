@@ -20,6 +20,7 @@ from ptxdiff.judging.judge import Judgement
 from ptxdiff.model.arguments import format_of
 from ptxdiff.model.policies import Policies, policies
 from ptxdiff.model.reference import runs_on_host
+from ptxdiff.processes.memory import give_back
 from ptxdiff.records import Offender
 from ptxdiff.references.formats import as_codes
 from ptxdiff.sweep import OracleFault
@@ -197,6 +198,7 @@ def sweep_in_chunks(backend: Backend, job: Job, inputs: InputSet, judge_one: Jud
             total = total.merged(renumbered(job, judgement, numbers))
             add_sums(job, last.outputs, first, sums, inputs.first)
             digested += size
+        give_back()
         if len(findings) >= 8:
             break
     return Swept(
@@ -301,6 +303,7 @@ def sweep_tuples(
         if last.status != "ran" or not last.outputs:
             return Swept(last, run.total, inputs=units)
         run.take(first, units, last)
+        give_back()
         if run.enough:
             break
     return run.swept(inputs, last)

@@ -318,6 +318,46 @@ S2R R6, SR_LMEMHIOFF
 """
 
 
+@pytest.mark.parametrize(("byte", "first"), [("", 0), (".B1", 8), (".B2", 16), (".B3", 24)])
+def test_predicates_are_the_bits_of_a_byte_where_the_mask_has_one(byte: str, first: int) -> None:
+    """P2 and P6 are written; P1, whose bit the mask lacks, stays as it was."""
+    before = "ISETP.NE.AND P1, PT, R0, R0, PT"
+    body = f"{LOAD} {before}\nR2P PR, R4{byte}, 0x44\nP2R R5, PR, RZ, 0x46 {STORE}"
+    words = np.random.default_rng(3).integers(0, 1 << 32, 32, np.uint32)
+    found, _ = run(body, [words])
+    assert (found == (words >> first & 0x44)).all()
+    assert len(np.unique(found)) == 4
+
+
+@pytest.mark.parametrize("text", [
+    "R2P PR, R4.B4, 0x44", "R2P PR, -R4.B1, 0x44", "R2P PR, R4.B1, 0x80", "R2P PR, R4.H1, 0x1",
+    "R2P.FOO PR, R4.B1, 0x1", "P2R R4.B1, PR, R5, 0x1",
+])  # fmt: skip
+def test_other_moves_of_predicates_are_refused(text: str) -> None:
+    with pytest.raises(Unsupported):
+        run(f"{LOAD} {text} {STORE}", [WORDS])
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "term", "expected"),
+    [(0xFFFFFFFF, 6, "0x2", (1, 7)), (0xFFFFFFFF, 0xFFFFFFFF, "0x1", (0, 0)), (3, 5, "UR4", (6, 10))],
+)
+def test_pairs_of_uniform_registers_are_added(low: int, high: int, term: str, expected: tuple[int, int]) -> None:
+    for word, wanted in zip(("UR8", "UR9"), expected, strict=True):
+        body = f"UMOV UR4, {low:#x}\nUMOV UR5, {high:#x}\nUIADD3.64 UR8, UR4, {term}, URZ\nMOV R5, {word}"
+        assert (run(f"{LOAD} {body} {STORE}", [WORDS])[0] == wanted).all()
+
+
+@pytest.mark.parametrize("text", [
+    "UIADD3.64 UR9, UR4, 0x2, URZ", "UIADD3.64 UR8, -UR4, 0x2, URZ", "UIADD3.64 UR8, UR4, -0x2, URZ",
+    "UIADD3.64 UR8, UR4, 0x80000000, URZ", "UIADD3.64.X UR8, UR4, 0x2, URZ", "UIADD3.64 UR8, UP0, UR4, 0x2, URZ",
+    "IADD3.64 R8, R4, 0x2, RZ",
+])  # fmt: skip
+def test_other_sums_of_pairs_are_refused(text: str) -> None:
+    with pytest.raises(Unsupported):
+        run(f"UMOV UR4, 0x1\nUMOV UR5, 0x1\n{LOAD} {text} {STORE}", [WORDS])
+
+
 def test_the_stack_pointer_is_compared_with_its_limit() -> None:
     body = STACK.format("ISETP.GE.U32.AND P0, PT, R1, R6, PT")
     found, _ = run(f"{LOAD} {body} MOV R5, R4 {STORE}", [WORDS], local=0x20)

@@ -12,6 +12,7 @@ from ptxdiff.conformance import taught, teaching
 from ptxdiff.emulator.isa.convert_narrow import cvt_narrow_f32
 from ptxdiff.emulator.isa.convert_stochastic import cvt_bf16x2_f32_rs
 from ptxdiff.emulator.isa.float32 import add_f32, mul_f32
+from ptxdiff.emulator.isa.float_extremes import max_halves
 from ptxdiff.emulator.isa.logic import by_table
 from ptxdiff.emulator.isa.modifiers import RN
 from ptxdiff.emulator.numeric.bits import shr64, wrap64
@@ -261,6 +262,9 @@ def test_min_and_max_of_float64_are_taught_whatever_is_chosen_of_equal_numbers()
     ("target", "sequence", "opcode", "name", "mistake"),
     [
         (TARGET, "upper half of mul.hi.u64", "IMAD", "IMAD.HI.U32.X", "_carry_to_the_high_word"),
+        (TARGET, "max of three NaN.bf16x2", "VHMNMX", "VHMNMX{.type}{.NAN}", "_numbers_before_nans"),
+        (TARGET, "borrow of w-$2, w shl 4", "LEA", "LEA-b", "_carry_where_it_borrows"),
+        (TARGET, "sub of shl 12 with carries", "LEA", "LEA.X~b", "_shift_without_carry"),
         ("sm_100a", "four e2m1x2 from f32 as 3120", "F2FP", "F2FP.SATFINITE{.RELU}.E2M1{.F32}.PACK_AB_MERGE_C",
          "_codes_in_halves"),
     ],
@@ -280,6 +284,20 @@ def test_a_sequence_settles_where_a_row_puts_its_bits(
 
 def _carry_to_the_high_word(a: int, b: int, c: int, d: int) -> int:
     return shr64(wrap64(wrap64(a * b) + c), 32) + d
+
+
+def _numbers_before_nans(a: int, b: int, c: int, d: int, type: int, nan: int) -> int:
+    return max_halves(max_halves(a, b, type, 0, 0), c, type, 0, 0)
+
+
+def _carry_where_it_borrows(a: int, b: int, n: int, result: int) -> int:
+    total = (a << n & 0xFFFFFFFF) + b
+    return total if result == 0 else (total >> 32 & 1) ^ 1
+
+
+def _shift_without_carry(a: int, b: int, d: int, n: int, result: int) -> int:
+    total = (a << n & 0xFFFFFFFF) + b
+    return total if result == 0 else total >> 32 & 1
 
 
 def _codes_in_halves(a: int, b: int, c: int, relu: int, form: int = CODES["e2m1"]) -> int:

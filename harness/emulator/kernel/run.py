@@ -110,7 +110,7 @@ def _block(kernel: Kernel, given: int | Sequence[int] | None) -> tuple[int, int,
     return x, y, z
 
 
-def _cluster(kernel: Kernel, given: Sequence[int] | None, grid: tuple[int, int, int]) -> tuple[int, int, int] | None:
+def clusters_of(kernel: Kernel, given: Sequence[int] | None, grid: tuple[int, int, int]) -> tuple[int, int, int] | None:
     """The blocks of a cluster along x, y and z; None: no clusters. Raises PtxError for clusters that CUDA refuses."""
     name, required = kernel.name, kernel.cluster
     if given is None:
@@ -189,7 +189,7 @@ def run_kernel(
         raise TooLarge(f"kernel {kernel.name} needs {shared:,} bytes of shared memory a block; {target} has {most:,}")
     if limit is not None and not limit > 0:
         raise PtxError(f"limit={limit!r} is no number of seconds; None sets no limit")
-    clusters = _cluster(kernel, cluster, (x, y, z))
+    clusters = clusters_of(kernel, cluster, (x, y, z))
     if not x * y * z:
         return Executed(0, 0, threads, kernel.variables)
     first: tuple[Executed, list[tuple[Buffer, Any, Any]]] | None = None

@@ -56,6 +56,14 @@ def hmnmx2(a: int, b: int, c: int, type: int, ftz: int, nan: int) -> int:
     return min_halves(a, b, type, ftz, nan) if c else max_halves(a, b, type, ftz, nan)
 
 
+@row("VHMNMX{.type}{.NAN}", "R = h,h,h,p", type=_TYPES)
+def vhmnmx(a: int, b: int, c: int, d: int, type: int, nan: int) -> int:
+    """The smallest of three numbers, in each half, if the predicate is true, else the largest."""
+    if d:
+        return min_halves(min_halves(a, b, type, 0, nan), c, type, 0, nan)
+    return max_halves(max_halves(a, b, type, 0, nan), c, type, 0, nan)
+
+
 @row("HMNMX2{.type}{.FTZ}{.NAN}.XORSIGN", "R = g,g,p", type=_TYPES)
 def hmnmx2_xorsign(a: int, b: int, c: int, type: int, ftz: int, nan: int) -> int:
     """As HMNMX2 for the magnitudes, with the products of the signs."""

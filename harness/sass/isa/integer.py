@@ -134,6 +134,13 @@ def imad_wide_carry(a: int, b: int, c: int, result: int) -> int:
     return total if result == 0 else (1 if below64(total, c) else 0)
 
 
+@row("IMAD.WIDE.U32", "R2 = u,u,-q", "R2,P = u,u,-q", label="IMAD.WIDE.U32-c")
+def imad_wide_u32_difference(a: int, b: int, c: int, result: int) -> int:
+    """An unsigned 64-bit product minus the third operand, which comes negated, and its carry: 1 unless it borrows."""
+    total = wrap64(wrap64(a * b) + c)
+    return total if result == 0 else (1 if c == 0 or below64(total, c) else 0)
+
+
 @row("IMAD.WIDE.U32.X", "R2 = u,u,Q,p")
 def imad_wide_x(a: int, b: int, c: int, d: int) -> int:
     """An unsigned 64-bit product, a sum and a carry."""
@@ -203,6 +210,29 @@ def lea(a: int, b: int, n: int, result: int) -> int:
     return total if result == 0 else total >> 32 & 1
 
 
+@row("LEA", "R,P = u,-u,#n", uniform=True, label="LEA-b")
+def lea_difference(a: int, b: int, n: int, result: int) -> int:
+    """a << n, minus b, and the carry of that difference: 1 unless it borrows. b comes negated."""
+    total = (a << n & _WORD) + b
+    return total if result == 0 else (1 if b == 0 else total >> 32 & 1)
+
+
+@row("LEA", "R,P = -u,u,#n", uniform=True, label="LEA-a")
+def lea_difference_of_the_first(a: int, b: int, n: int, result: int) -> int:
+    """b minus a << n, and the carry of that difference: 1 unless it borrows. a comes negated."""
+    shifted = a << n & _WORD
+    total = shifted + b
+    return total if result == 0 else (1 if shifted == 0 else total >> 32 & 1)
+
+
+@row("LEA.X", "R = u,u,#n,p", "R,P = u,u,#n,p", uniform=True)
+@row("LEA.X", "R = u,~u,#n,p", "R,P = u,~u,#n,p", uniform=True, label="LEA.X~b")
+def lea_x(a: int, b: int, d: int, n: int, result: int) -> int:
+    """a << n, plus b (or its complement) and a carry, and the carry of that sum."""
+    total = (a << n & _WORD) + b + d
+    return total if result == 0 else total >> 32 & 1
+
+
 @row("LEA.HI", "R = u,u,u,#n", uniform=True)
 def lea_hi(a: int, b: int, c: int, n: int) -> int:
     """The high word of c:a << n, plus b."""
@@ -228,6 +258,14 @@ def lea_hi_x(a: int, b: int, c: int, d: int, n: int) -> int:
     return (a >> 32 - n | c << n) + b + d
 
 
+@row("LEA.HI.X", "R,P = u,u,u,#n,p", uniform=True, label="LEA.HI.X+carry")
+@row("LEA.HI.X", "R = u,~u,u,#n,p", "R,P = u,~u,u,#n,p", uniform=True, label="LEA.HI.X~b")
+def lea_hi_x_carry(a: int, b: int, c: int, d: int, n: int, result: int) -> int:
+    """The high word of c:a << n, plus b (or its complement) and a carry, and the carry of that sum."""
+    total = ((a >> 32 - n | c << n) & _WORD) + b + d
+    return total if result == 0 else total >> 32 & 1
+
+
 @row("LEA.HI.SX32", "R = s,u,#n", uniform=True)
 def lea_hi_sx32(a: int, b: int, n: int) -> int:
     """The high word of a << n, a sign-extended, plus b."""
@@ -250,6 +288,14 @@ def lea_hi_x_sx32(a: int, b: int, d: int, n: int) -> int:
 def lea_hi_sx32_carry(a: int, b: int, n: int, result: int) -> int:
     """The high word of a << n, a sign-extended, plus b, and the carry of that sum."""
     total = ((a >> 32 - n) & _WORD) + b
+    return total if result == 0 else total >> 32 & 1
+
+
+@row("LEA.HI.X.SX32", "R,P = s,u,#n,p", label="LEA.HI.X.SX32+carry")
+@row("LEA.HI.X.SX32", "R,P = s,~u,#n,p", label="LEA.HI.X.SX32~b+carry")
+def lea_hi_x_sx32_carry(a: int, b: int, d: int, n: int, result: int) -> int:
+    """The high word of a << n, a sign-extended, plus b (or its complement) and a carry, and the carry of that sum."""
+    total = ((a >> 32 - n) & _WORD) + b + d
     return total if result == 0 else total >> 32 & 1
 
 
@@ -309,6 +355,7 @@ def imnmx_u64(a: int, b: int, c: int) -> int:
 
 
 @row("VIMNMX.RELU", "R = s,s,p", "R = PT,PT,s,s,p")
+@row("VIMNMX.S32.RELU", "R = s,s,p", "R = PT,PT,s,s,p")
 def imnmx_relu(a: int, b: int, c: int) -> int:
     """The smaller of two numbers if the predicate is true, else the larger; 0 for a negative one."""
     return max(min(a, b) if c else max(a, b), 0)
@@ -386,6 +433,37 @@ def idp_4a_su(a: int, b: int, c: int) -> int:
 def vimnmx3(a: int, b: int, c: int, d: int) -> int:
     """The smallest of three numbers if the predicate is true, else the largest."""
     return min(min(a, b), c) if d else max(max(a, b), c)
+
+
+@row("VIMNMX3.RELU", "R = s,s,s,p")
+def vimnmx3_relu(a: int, b: int, c: int, d: int) -> int:
+    """The smallest of three numbers if the predicate is true, else the largest; 0 for a negative one."""
+    return max(min(min(a, b), c) if d else max(max(a, b), c), 0)
+
+
+@row("VIMNMX3.S16x2{.RELU}", "R = u,u,u,p")
+def vimnmx3_s16x2(a: int, b: int, c: int, d: int, relu: int) -> int:
+    """The smallest of three numbers of 16 bits, in each half, if the predicate is true, else the largest."""
+    total = 0
+    for number in range(2):
+        at = 16 * number
+        x, y, z = sign_extend(a >> at, 16), sign_extend(b >> at, 16), sign_extend(c >> at, 16)
+        found = min(min(x, y), z) if d else max(max(x, y), z)
+        if relu:
+            found = max(found, 0)
+        total |= (found & 0xFFFF) << at
+    return total
+
+
+@row("VIMNMX3.U16x2", "R = u,u,u,p")
+def vimnmx3_u16x2(a: int, b: int, c: int, d: int) -> int:
+    """The smallest of three unsigned numbers of 16 bits, in each half, if the predicate is true, else the largest."""
+    total = 0
+    for number in range(2):
+        at = 16 * number
+        x, y, z = a >> at & 0xFFFF, b >> at & 0xFFFF, c >> at & 0xFFFF
+        total |= (min(min(x, y), z) if d else max(max(x, y), z)) << at
+    return total
 
 
 @row("VIADDMNMX", "R = i2,i2,s,p")

@@ -1,0 +1,361 @@
+"""Clusters of blocks in machine code: their shared memory, which each of them can access, and their barrier.
+
+An address of shared memory has the rank of a block above `RANK_BITS`. LDS, STS and all else that accesses only its own
+block's memory finds that block's own rank there. Other blocks' memory is accessed with generic addresses (LD, ST,
+ATOM), whose upper word is SR_SWINHI, by arrivals at mbarriers (SYNCS.ARRIVE with .RED) and by STAS, a store whose bytes
+arrive at an mbarrier beside them.
+
+Threads of a cluster are one team of `HappensBefore`. UCGABAR_ARV releases and UCGABAR_WAIT acquires, with fences before
+it or without, because fences change nothing here. An access to a block that may not have begun is a fault, and so is
+one to a block that has ended; one to a block that may have ended is not seen.
+
+In a launch without clusters the steps of this module do not exist, and what needs them is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ptxdiff.emulator.kernel.memory.space import RANK_BITS, SHARED_WINDOW
+from ptxdiff.emulator.numeric.vectorise import Array
+from ptxdiff.sass.async_copy import _barrier_at
+from ptxdiff.sass.control import MemoryAccess, as_words, global_addresses, global_rows, refuse
+from ptxdiff.sass.cubin import MachineCode
+from ptxdiff.sass.machine import _WARP, Fibre, Machine, MachineStep
+from ptxdiff.sass.matrices import whole_warps
+from ptxdiff.sass.shared import SharedBlocks, _Atomic, stored
+from ptxdiff.sass.text import BYTES, MachineFault, MachineInstruction, Operand, Unsupported, plain
+
+MOST = 16
+"""The most blocks of a cluster."""
+_BELOW = (1 << RANK_BITS) - 1
+_WINDOW = SHARED_WINDOW >> 32
+_STAS = {(): 4, ("64",): 8, ("128",): 16}
+_BARRIER = 8
+
+
+def checked(cluster: Sequence[int], grid: Sequence[int]) -> int:
+    """The blocks of a cluster. Raises Unsupported for clusters that do not run, or that the grid is not made of."""
+    size = math.prod(cluster)
+    if cluster[1] != 1 or cluster[2] != 1 or not 0 < size <= MOST:
+        raise Unsupported(f"clusters of {tuple(cluster)} blocks: only those along x run here, of at most {MOST} blocks")
+    if grid[0] % size:
+        raise Unsupported(f"a grid of {tuple(grid)} blocks is not made of clusters of {tuple(cluster)}")
+    return size
+
+
+class ClusterBlocks(SharedBlocks):
+    """Shared memory and barriers of the blocks of whole clusters that run together.
+
+    rank: of each lane's block. phase: of each cluster's barrier, whose present phase the lanes in `arrived_for` have
+    arrived for; -1: they have not, or have waited. arriving, released: what the arrivals of this phase and of the last
+    one released. passed: the lanes that have passed a barrier. at_wait: those that wait.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        lanes, count = machine.lanes, machine.lanes // machine.threads // self.cluster
+        self.rank = (machine.first + np.arange(lanes) // machine.threads) % self.cluster
+        self.team = self.cluster * machine.threads
+        self.phase = np.zeros(count, np.int64)
+        self.arrived_for = np.full(lanes, -1, np.int64)
+        self.arriving: list[Array | None] = [None] * count
+        self.released: list[Array | None] = [None] * count
+        self.passed = np.zeros(lanes, np.bool_)
+        self.at_wait = np.zeros(lanes, np.bool_)
+
+    def places(
+        self, instruction: MachineInstruction, addresses: Array, size: int, lanes: Array, low: int | None = None,
+        *, reaches: bool = False,
+    ) -> Array:  # fmt: skip
+        """See SharedBlocks.places. Raises MachineFault for a rank that is none, or of a block that is out of reach."""
+        if low is not None:  # a descriptor of a matrix has no rank
+            return super().places(instruction, addresses, size, lanes, low)
+        rank, own = addresses >> RANK_BITS, self.rank[lanes]
+        elsewhere = rank != own
+        if elsewhere.any():
+            named = int(rank[elsewhere][0])
+            if not reaches or named >= self.cluster or (rank >= self.cluster).any():
+                raise MachineFault(
+                    f"{instruction.text}: an address of the block of rank {named} of {self.cluster}, "
+                    f"in the block of rank {int(own[elsewhere][0])}"
+                )
+            self._reach(instruction, lanes[elsewhere], rank[elsewhere])
+        found = super().places(instruction, addresses & _BELOW, size, lanes)
+        return np.asarray(found + (rank - own) * self.memory.size)
+
+    def _reach(self, instruction: MachineInstruction, lanes: Array, rank: Array) -> None:
+        threads = self.machine.threads
+        target = lanes // threads - self.rank[lanes] + rank
+        alive: Array = np.asarray(self.machine.alive.reshape(-1, threads).any(axis=1))
+        ended = ~alive[target]
+        early = ~self.passed[lanes]
+        if early.any():  # another way of synchronisation is enough, too
+            everyone = rank[:, None] * threads + np.arange(threads)
+            early &= ~(self.order.components(lanes, everyone) > 0).any(axis=1)
+        for bad, why in ((ended, "has ended"), (early, "may not have begun: no barrier of the cluster lies before")):
+            if bad.any():
+                number = int(rank[np.flatnonzero(bad)[0]])
+                raise MachineFault(f"{instruction.text}: reaches the block of rank {number} of a cluster, which {why}")
+
+    # The barrier --------------------------------------------------------------------------------------------------
+
+    def arrive_at_cluster(self, instruction: MachineInstruction, lanes: Array) -> None:
+        """Let lanes arrive. Raises MachineFault for one that has arrived and not waited."""
+        if (self.arrived_for[lanes] >= 0).any():
+            raise MachineFault(f"{instruction.text}: a thread arrives twice, and no UCGABAR_WAIT lies between")
+        clusters = lanes // self.team
+        self.arrived_for[lanes] = self.phase[clusters]
+        self.order.tick()
+        for number in np.unique(clusters).tolist():
+            mine = self.order.release(lanes[clusters == number])
+            self.arriving[number] = self.order.join(self.arriving[number], mine)
+        self._complete_phases(np.unique(clusters))
+
+    def wait_for_cluster(self, instruction: MachineInstruction, fibre: Fibre, lanes: Array) -> bool:
+        """Let lanes wait; whether the fibre goes on. Raises MachineFault for one that has not arrived."""
+        machine = self.machine
+        if (self.arrived_for[lanes] < 0).any():
+            raise MachineFault(f"{instruction.text}: a thread waits at a barrier at which it has not arrived")
+        fibre.pc += BYTES
+        mine = machine._all if fibre.lanes is None else fibre.lanes
+        if len(lanes) == len(mine) and self._ready(lanes).all():
+            self._pass(lanes)
+            return True
+        self.at_wait[lanes] = True
+        machine.resume[lanes] = fibre.pc
+        fibre.lanes = mine[~np.isin(mine, lanes, assume_unique=True)]
+        self._let_go()
+        if len(fibre.lanes):
+            machine.launch.diverged = True
+        return len(fibre.lanes) > 0
+
+    def release(self, blocks: Array) -> None:
+        """See SharedBlocks.release. Threads that have ended are not waited for at the barrier of their cluster."""
+        super().release(blocks)
+        self._complete_phases(np.unique(blocks // self.cluster))
+
+    def _ready(self, lanes: Array) -> Array:
+        return np.asarray(self.arrived_for[lanes] < self.phase[lanes // self.team])
+
+    def _complete_phases(self, clusters: Array) -> None:
+        """Begin the next phase of barriers at which all threads have arrived that have not ended."""
+        for number in clusters.tolist():
+            mine = slice(number * self.team, number * self.team + self.team)
+            alive = self.machine.alive[mine]
+            here = self.arrived_for[mine] == self.phase[number]
+            if not here[alive].all() or not here.any():
+                continue
+            self.phase[number] += 1
+            if not alive.all():
+                self.order.tick()
+                ended = mine.start + np.flatnonzero(~alive)
+                self.arriving[number] = self.order.join(self.arriving[number], self.order.release(ended))
+            self.released[number], self.arriving[number] = self.arriving[number], None
+        self._let_go()
+
+    def _let_go(self) -> None:
+        waiting = np.flatnonzero(self.at_wait)
+        waiting = waiting[self._ready(waiting)]
+        if not len(waiting):
+            return
+        machine = self.machine
+        self.at_wait[waiting] = False
+        self._pass(waiting)
+        for pc in np.unique(machine.resume[waiting]):
+            group = waiting[machine.resume[waiting] == pc]
+            machine.fibres.append(Fibre(int(pc), None if len(group) == machine.lanes else group))
+
+    def _pass(self, lanes: Array) -> None:
+        self.arrived_for[lanes] = -1
+        self.passed[lanes] = True
+        clusters = lanes // self.team
+        for number in np.unique(clusters).tolist():
+            released = self.released[number]
+            if released is not None:
+                self.order.acquire(lanes[clusters == number], released)
+
+
+def _blocks(machine: Machine) -> ClusterBlocks:
+    assert isinstance(machine.blocks, ClusterBlocks)
+    return machine.blocks
+
+
+class ClusterBarrier(MachineStep):
+    """UCGABAR_ARV and UCGABAR_WAIT: whole warps arrive at the barrier of their cluster, or wait for the others."""
+
+    def run(self, machine: Machine, fibre: Fibre) -> bool:
+        """See MachineStep.run."""
+        lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
+        if not count:
+            fibre.pc += BYTES
+            return True
+        whole_warps(machine, lanes, self.instruction)
+        every = machine._all if lanes is None else lanes
+        if self.instruction.operands == _WAIT:
+            return _blocks(machine).wait_for_cluster(self.instruction, fibre, every)
+        _blocks(machine).arrive_at_cluster(self.instruction, every)
+        fibre.pc += BYTES
+        return True
+
+
+_ARRIVE = (Operand("word", name="_ARV"),)
+_WAIT = (Operand("word", name="_WAIT"),)
+"""How the text of UCGABAR_ARV and UCGABAR_WAIT is read: the opcode ends before the line."""
+
+
+class ClusterRegister(MachineStep):
+    """SR_CgaCtaId, the rank of a block, and SR_SWINHI, the upper word of a generic address of shared memory."""
+
+    def run(self, machine: Machine, fibre: Fibre) -> bool:
+        """See MachineStep.run."""
+        lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
+        if count:
+            place, name = self.instruction.operands
+            every = machine._all if lanes is None else lanes
+            value = np.full(count, _WINDOW, np.uint32)
+            if name.name == "SR_CgaCtaId":
+                value = _blocks(machine).rank[every].astype(np.uint32)
+            if place.kind == "UR":
+                warps, first = np.unique(every // _WARP, return_index=True)
+                machine.write_uniform("UR", place.number, warps, value[first])
+            else:
+                machine.write("R", place.number, lanes, value)
+        fibre.pc += BYTES
+        return True
+
+
+class GenericAccess(MachineStep):
+    """LD and ST: each lane accesses global memory, or shared memory of a block of its cluster."""
+
+    def __init__(self, step: MemoryAccess) -> None:
+        super().__init__(step.instruction)
+        self.size, self.signed, self.where, self.data = step.size, step.signed, step.where, step.data
+
+    def run(self, machine: Machine, fibre: Fibre) -> bool:
+        """See MachineStep.run."""
+        instruction, size = self.instruction, self.size
+        lanes, count = machine.guarded(instruction.guard, fibre.lanes)
+        fibre.pc += BYTES
+        if not count:
+            return True
+        every = machine._all if lanes is None else lanes
+        addresses = global_addresses(machine, lanes, count, self.where)
+        near = addresses >> 32 == _WINDOW
+        blocks, loads = _blocks(machine), instruction.opcode == "LD"
+        if near.any() and "STRONG" in instruction.modifiers:
+            raise refuse(instruction, "is a strong access to shared memory, which orders threads")
+        places = blocks.places(instruction, addresses[near] & 0xFFFFFFFF, size, every[near], reaches=True)
+        rows = np.zeros((count, size), np.uint8) if loads else stored(machine, self.data, size, lanes, count)
+        if loads:
+            if near.any():
+                rows[near] = blocks.load(instruction, places, size, every[near], False)
+            if not near.all():
+                rows[~near] = global_rows(machine, instruction, addresses[~near], size)
+            for k, word in enumerate(as_words(rows, size, self.signed)):
+                if self.data.number >= 0:
+                    machine.write("R", self.data.number + k, lanes, word)
+            return True
+        if near.any():
+            blocks.store(instruction, places, np.ascontiguousarray(rows[near]), every[near])
+        if not near.all():
+            global_rows(machine, instruction, addresses[~near], size, np.ascontiguousarray(rows[~near]))
+        return True
+
+
+class GenericAtomic(_Atomic):
+    """ATOM: as of global memory, or all lanes update shared memory of blocks of the cluster, in the order of lanes."""
+
+    def run(self, machine: Machine, fibre: Fibre) -> bool:
+        """See MachineStep.run. Raises Unsupported where some lanes update global memory and others shared."""
+        instruction, size = self.instruction, self.size
+        lanes, count = machine.guarded(instruction.guard, fibre.lanes)
+        addresses = global_addresses(machine, lanes, count, self.where)
+        near = addresses >> 32 == _WINDOW
+        if not near.any():
+            return super().run(machine, fibre)
+        if not near.all():
+            raise refuse(instruction, "updates global memory and shared memory at once")
+        fibre.pc += BYTES
+        every = machine._all if lanes is None else lanes
+        columns = [self._column(machine, source, lanes, count) for source in self.sources]
+        blocks, kind = _blocks(machine), np.dtype(f"u{size}")
+        places = blocks.places(instruction, addresses & 0xFFFFFFFF, size, every, reaches=True)
+        memory = blocks.update(instruction, places, size, every).view(kind)[:, 0]
+        index = (places // size).tolist()
+        cells, old = self._updated({at: int(memory[at]) for at in set(index)}, index, columns)
+        memory[list(cells)] = np.array(list(cells.values()), kind)
+        if self.to is not None:
+            self._give(machine, lanes, old, columns)
+        return True
+
+
+class StoreThatArrives(MachineStep):
+    """STAS: each lane stores to a block of its cluster, and the bytes arrive at an mbarrier there.
+
+    The first register of the address has that of the data, the next one that of the mbarrier.
+    """
+
+    def __init__(self, instruction: MachineInstruction, size: int) -> None:
+        super().__init__(instruction)
+        self.size = size
+
+    def run(self, machine: Machine, fibre: Fibre) -> bool:
+        """See MachineStep.run."""
+        instruction, size = self.instruction, self.size
+        lanes, count = machine.guarded(instruction.guard, fibre.lanes)
+        fibre.pc += BYTES
+        if not count:
+            return True
+        every = machine._all if lanes is None else lanes
+        where, data = instruction.operands
+        assert where.base is not None
+        to, barrier = (machine.read("R", where.base.number + k, lanes).astype(np.int64) for k in (0, 1))
+        if (to >> RANK_BITS != barrier >> RANK_BITS).any():
+            raise MachineFault(f"{instruction.text}: the bytes go to another block than their mbarrier's")
+        blocks = _blocks(machine)
+        places = blocks.places(instruction, to, size, every, reaches=True)
+        barriers = blocks.places(instruction, barrier, _BARRIER, every, reaches=True)
+        blocks.store(instruction, places, stored(machine, data, size, lanes, count), every)
+        blocks.order.tick()
+        for place, lane in zip(barriers.tolist(), every.tolist(), strict=True):
+            found = _barrier_at(blocks, instruction, place)
+            found.bytes -= size
+            found.copies = True
+            found.arrive(blocks.order, blocks.order.release(np.array([lane])))
+            found.settle(blocks.order)
+        return True
+
+
+def in_clusters(steps: Mapping[int, MachineStep], code: MachineCode) -> dict[int, MachineStep]:
+    """The steps of a kernel for a launch in clusters."""
+    return {address: _in_cluster(step) or step for address, step in steps.items()}
+
+
+def _in_cluster(step: MachineStep) -> MachineStep | None:
+    """The step that takes a step's place in a launch in clusters; None: none."""
+    instruction = step.instruction
+    opcode, words, operands = instruction.opcode, instruction.modifiers, instruction.operands
+    if opcode == "UCGABAR" and not words and operands in (_ARRIVE, _WAIT):
+        return ClusterBarrier(instruction)
+    if opcode in ("S2R", "S2UR") and not words and len(operands) == 2:
+        named = operands[1] in (Operand("word", name="SR_CgaCtaId"), Operand("word", name="SR_SWINHI"))
+        return ClusterRegister(instruction) if named and plain(operands[0], "R", "UR") else None
+    if isinstance(step, MemoryAccess) and opcode in ("LD", "ST"):
+        return GenericAccess(step)
+    if type(step) is _Atomic and opcode == "ATOM":
+        return GenericAtomic(instruction, step.size, step.update, step.where, step.to, step.sources)
+    if opcode == "STAS" and words in _STAS and len(operands) == 2:
+        where, data = operands
+        size = _STAS[words]
+        base = where.base
+        known = where.kind == "mem" and where.wide and where.uniform is None and not where.offset and not where.name
+        even = base is not None and base.number >= 0 and not base.number % 2
+        even = even and not (data.number > 0 and data.number % (size // 4))
+        if known and even and base is not None and plain(replace(base, suffix=""), "R") and plain(data, "R"):
+            return StoreThatArrives(instruction, size)
+    return None

@@ -1,0 +1,190 @@
+"""Blocks of a cluster in machine code give the bits of the PTX."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from ptxdiff import run_ptx
+from ptxdiff.sass import clusters
+from ptxdiff.sass.cubin import MachineCode
+from ptxdiff.sass.run import run_machine_code
+from ptxdiff.sass.text import MachineFault, Unsupported
+from ptxdiff.triton.targets import probe
+from tests.support.sass.assembly import written
+
+SIZE, BLOCKS, THREADS = 4, 8, 64
+TEXT = """
+.version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 out) .reqnctapercluster {size} {{
+.reg .b32 t, rank, own, far, b, bar, farbar, v, w, x, y, n; .reg .b64 p, q; .reg .pred first, done;
+.shared .align 16 .b8 data[1024]; .shared .align 8 .b64 barrier;
+mov.u32 t, %tid.x; mov.u32 rank, %cluster_ctarank; mov.u32 own, data; shl.b32 v, t, 2; add.u32 own, own, v;
+mad.lo.u32 w, rank, 1000, t; st.shared.u32 [own], w; st.shared.u32 [own+512], 0;
+mov.u32 bar, barrier; setp.eq.u32 first, t, 0;
+add.u32 n, rank, 1; and.b32 n, n, 3; mapa.shared::cluster.u32 far, own, n; mapa.shared::cluster.u32 farbar, bar, n;
+mov.u32 x, 0; mov.u32 y, 0;
+{body}
+mov.u32 v, %ctaid.x; mad.lo.u32 v, v, 64, t; mul.wide.u32 q, v, 8; ld.param.u64 p, [out]; add.u64 p, p, q;
+st.global.v2.u32 [p], {{x, y}};
+ret;
+}}
+"""
+SYNC = "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;"
+RELAXED = "barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.aligned;"
+INIT = "@first mbarrier.init.shared.b64 [bar], {count}; @first fence.mbarrier_init.release.cluster;"
+WAIT = """
+L: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [bar], 0; @!done bra L;
+"""
+BODIES = {
+    "loads": f"{SYNC} ld.shared::cluster.u32 x, [far]; getctarank.shared::cluster.u32 y, far; {SYNC}",
+    "stores": f"{SYNC} st.shared::cluster.u32 [far+256], w; {SYNC} ld.shared.u32 x, [own+256];",
+    "wide": f"{SYNC} shl.b32 v, t, 2; add.u32 far, far, v; st.shared::cluster.v2.u32 [far], {{w, t}}; {SYNC}"
+    "add.u32 v, own, v; ld.shared.v2.u32 {x, y}, [v];",
+    "atomics": f"{SYNC} atom.shared::cluster.add.u32 x, [far+512], w; red.shared::cluster.add.u32 [far+512], 5; {SYNC}"
+    " ld.shared.u32 y, [own+512];",
+    "generic": f"{SYNC} cvt.u64.u32 p, far; cvta.shared::cluster.u64 p, p; ld.u32 x, [p]; {SYNC}",
+    "arrivals": INIT.format(count=1) + f"{SYNC} st.shared::cluster.u32 [far+512], w; barrier.sync 0;"
+    "@first mbarrier.arrive.release.cluster.shared::cluster.b64 _, [farbar];" + WAIT
+    + f"ld.shared.u32 x, [own+512]; {SYNC}",
+    "arriving stores": INIT.format(count=1) + "@first mbarrier.arrive.expect_tx.shared.b64 _, [bar], 256;"
+    f"{SYNC} st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 [far+512], w, [farbar];" + WAIT
+    + f"ld.shared.u32 x, [own+512]; {SYNC}",
+    "barriers": f"{SYNC} ld.shared::cluster.u32 x, [far]; {SYNC} st.shared.u32 [own], x; setp.lt.u32 done, t, 32;"
+    f"@done bar.sync 1, 64; @!done bar.arrive 1, 64; xor.b32 v, t, 63; shl.b32 v, v, 2; mov.u32 own, data;"
+    f"add.u32 own, own, v; @done ld.shared.u32 x, [own]; {SYNC}",
+    "relaxed": f"{RELAXED} {SYNC} ld.shared::cluster.u32 x, [far]; {SYNC}",
+}  # fmt: skip
+
+
+def cluster_run(name: str, level: str, body: str = "", **options: object) -> np.ndarray:
+    """Two words of each thread of two clusters of four blocks."""
+    target = str(options.pop("target", "sm_90a"))
+    if not probe()[target].available:
+        pytest.skip(f"no ptxas for {target}")
+    out = np.zeros(2 * BLOCKS * THREADS, np.uint32)
+    text = TEXT.format(body=body or BODIES[name], size=options.pop("size", SIZE))
+    run_ptx(text, BLOCKS, THREADS, out, level=level, target=target, **options)  # type: ignore[arg-type]
+    return out
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "opt"),
+    [*((n, "sm_90a", 3) for n in BODIES), ("arrivals", "sm_90a", 0), ("arriving stores", "sm_100a", 3)],
+)
+def test_machine_code_gives_the_bits_of_the_ptx(name: str, target: str, opt: int) -> None:
+    wanted = cluster_run(name, "ptx")
+    assert len(np.unique(wanted)) > SIZE * THREADS // 2
+    assert (cluster_run(name, "sass", target=target, opt=opt) == wanted).all()
+
+
+REGISTERS = "mov.u32 x, %cluster_nctarank; mov.u32 y, %clusterid.x; shl.b32 y, y, 8; mov.u32 v, %cluster_ctaid.x;"
+REGISTERS += "add.u32 y, y, v; shl.b32 x, x, 8; mov.u32 v, %nclusterid.x; add.u32 x, x, v; shl.b32 x, x, 8;"
+REGISTERS += "mov.u32 v, %cluster_nctaid.x; add.u32 x, x, v;"
+
+
+def test_special_registers_of_clusters() -> None:
+    found = cluster_run("", "sass", REGISTERS).reshape(BLOCKS, THREADS, 2)
+    assert (found == cluster_run("", "ptx", REGISTERS).reshape(found.shape)).all()
+    assert found[:, 0, 1].tolist() == [b // SIZE << 8 | b % SIZE for b in range(BLOCKS)]
+
+
+def test_a_launch_can_state_the_clusters() -> None:
+    out, wanted = np.zeros((2, 2 * BLOCKS * THREADS), np.uint32)
+    text = TEXT.format(body=BODIES["loads"], size=SIZE).replace(f".reqnctapercluster {SIZE}", "")
+    run_ptx(text, BLOCKS, THREADS, wanted, target="sm_90a", cluster=SIZE)
+    run_ptx(text, BLOCKS, THREADS, out, level="sass", target="sm_90a", cluster=SIZE)
+    assert (out == wanted).all()
+    assert len(np.unique(out)) > SIZE
+
+
+def _own_memory(self, instruction, addresses, size, lanes, low=None, *, reaches=False):
+    return RIGHT(self, instruction, addresses & clusters._BELOW | self.rank[lanes] << clusters.RANK_BITS, size, lanes)
+
+
+RIGHT = clusters.ClusterBlocks.places
+
+
+def test_a_planted_mistake_gives_other_bits(monkeypatch) -> None:
+    wanted = cluster_run("loads", "ptx")
+    monkeypatch.setattr(clusters.ClusterBlocks, "places", _own_memory)
+    assert (cluster_run("loads", "sass") != wanted).any()
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (f"ld.shared::cluster.u32 x, [far]; {SYNC}", "may not have begun"),
+        (f"{SYNC} st.shared::cluster.u32 [far], t; ld.shared.u32 x, [own]; {SYNC}", "race"),
+        (f"{SYNC} setp.eq.u32 done, rank, 1; @done ret; {SYNC} ld.shared::cluster.u32 x, [far];", "has ended"),
+        ("barrier.cluster.arrive.aligned; barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;", "twice"),
+        ("barrier.cluster.wait.aligned;", "not arrived"),
+        (f"{INIT.format(count=2)} {SYNC} {WAIT} {SYNC}", "deadlock"),
+    ],
+)
+def test_what_is_wrong_is_a_fault(body: str, words: str) -> None:
+    with pytest.raises(MachineFault, match=words):
+        cluster_run("", "sass", body)
+
+
+def test_blocks_that_have_ended_are_not_waited_for() -> None:
+    body = f"{SYNC} setp.eq.u32 done, rank, 1; @done ret; {SYNC} mov.u32 x, 7;"
+    found = cluster_run("", "sass", body)
+    assert (found == cluster_run("", "ptx", body)).all()
+    assert set(found.tolist()) == {0, 7}
+
+
+def test_clusters_along_other_axes_are_refused() -> None:
+    out = np.zeros(2 * BLOCKS * THREADS, np.uint32)
+    text = TEXT.format(body=BODIES["loads"], size="2, 2, 1")
+    with pytest.raises(Unsupported, match="only those along x"):
+        run_ptx(text, (4, 2), THREADS, out, level="sass", target="sm_90a")
+
+
+@pytest.mark.parametrize(
+    "text", ["STAS.FOO [R2.64], R0", "STAS [R2], R0", "STAS [R3.64], R0", "STAS.64 [R2.64], R1",
+             "STAS [R2.64+0x10], R0", "UCGABAR_FOO", "UBLKCP.S.S [UR4], [UR4], UR8", "S2R R1, SR_CgaSize",
+             "UCGABAR_ARV.FOO"]
+)  # fmt: skip
+@pytest.mark.parametrize("cluster", [None, (1, 1, 1)])
+def test_other_forms_are_refused(text: str, cluster: tuple[int, int, int] | None) -> None:
+    with pytest.raises(Unsupported):
+        _run(f"{text}\nEXIT", cluster)
+
+
+@pytest.mark.parametrize("text", ["UCGABAR_ARV", "UCGABAR_WAIT", "STAS [R2.64], R0", "S2R R7, SR_SWINHI"])
+def test_without_clusters_their_instructions_are_refused(text: str) -> None:
+    with pytest.raises(Unsupported):
+        _run(f"{text}\nEXIT", None)
+
+
+def test_a_part_of_a_warp_at_the_barrier_is_refused() -> None:
+    body = "S2R R0, SR_TID.X\nISETP.GE.AND P0, PT, R0, 0x10, PT\nBSSY B0, `(.L_x_2)\n@P0 BRA `(.L_x_1)\nUCGABAR_ARV\n"
+    body += ".L_x_1:\nUCGABAR_ARV\n.L_x_2:\nBSYNC B0\nEXIT"
+    with pytest.raises(Unsupported, match="UCGABAR_ARV"):
+        _run(body, (1, 1, 1))
+
+
+def _run(body: str, cluster: tuple[int, int, int] | None) -> None:
+    run_machine_code(_code(body), [], (1,), 32, cluster=cluster)
+
+
+def _code(body: str) -> MachineCode:
+    return MachineCode("kernel", "sm_90", written(body), (), 0x210, {}, 0, 0)
+
+
+def test_a_thread_of_a_cluster_is_not_followed() -> None:
+    from ptxdiff.sass.run import run_schedules
+    from ptxdiff.sass.trace import followed
+
+    code = dataclasses.replace(_code("EXIT"), cluster=(2, 1, 1))
+    with pytest.raises(Unsupported, match="cluster"):
+        followed(code, [], (2,), 32, 0)
+    with pytest.raises(Unsupported, match="cluster"):
+        run_schedules(code, [], 1, 32)
+    with pytest.raises(Unsupported, match="not made of clusters"):
+        run_machine_code(code, [], (3,), 32)
