@@ -421,7 +421,7 @@ def run_ptx(
     _check_level(level)
     kernel = load_kernel(text, entry)
     if level == "sass":
-        from ptxdiff.emulator.kernel.run import clusters_of
+        from ptxdiff.emulator import clusters_of
 
         sizes = (*((grid,) if isinstance(grid, int) else grid), 1, 1)[:3]
         given = (cluster,) if isinstance(cluster, int) else cluster

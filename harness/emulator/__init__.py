@@ -69,7 +69,7 @@ if TYPE_CHECKING:
         BufferPointer,
         pointed_address,
     )
-    from ptxdiff.emulator.kernel.run import orders_of, run_kernel, scratch
+    from ptxdiff.emulator.kernel.run import clusters_of, orders_of, run_kernel, scratch
     from ptxdiff.emulator.limits import KERNEL_SECONDS, SNIPPET_SECONDS, STILL_RUNNING, shared_memory
     from ptxdiff.emulator.machine.data import dtype_of, width_of
     from ptxdiff.emulator.machine.special_registers import unknown_registers
@@ -164,6 +164,7 @@ _NAMES = {
         "pointed_address",
     ),
     "kernel.run": (
+        "clusters_of",
         "orders_of",
         "run_kernel",
         "scratch",
@@ -240,6 +241,7 @@ __all__ = [
     "bind",
     "check_inputs",
     "check_pack",
+    "clusters_of",
     "contraction_open",
     "destination",
     "dtype_of",

@@ -20,6 +20,7 @@ from ptxdiff.model.policies import Policies, differs_on
 from ptxdiff.model.reference import ReferenceFault
 from ptxdiff.model.tuning import passed_over
 from ptxdiff.model.variants import REVERSED, AsmVariant, CaseError
+from ptxdiff.processes.memory import give_back
 from ptxdiff.processes.pool import default_size
 from ptxdiff.records import Key, Result, Verdict
 from ptxdiff.running import plan as planning
@@ -108,6 +109,10 @@ def jobs(item: Item, backend: Backend, effort: str) -> Iterator[tuple[Key, Job |
     None takes the place of a job whose inputs are too many to hold. Raises CaseError if there is nothing to run.
     """
     yield from ItemPlan(item, backend, effort).jobs()
+
+
+_MANY_CODES = 1 << 15
+"""Codes of one result; behind it, what judging has freed is given back to the system."""
 
 
 class _ItemRun:
@@ -340,6 +345,8 @@ class _ItemRun:
                 message=message(result, policy, judgement, repeat, against, load, story),
             )
         self.record.item_results.results.append(result)
+        if judgement.total >= _MANY_CODES:
+            give_back()
 
     def _wants_repair(self, result: Result, judgement: Judgement) -> bool:
         """Whether to search a change of the asm: for a failure that nothing else explains, and that nobody declared.
