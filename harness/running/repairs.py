@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -100,9 +100,6 @@ class Repairs:
 
         A reference with its inputs exchanged may give the bits of another mistake, such as a missing modifier.
         """
-        from ptxdiff.backends.snippet import run_once
-        from ptxdiff.emulator import PtxError
-
         variant = job.variant
         names = next((p for p in itertools.permutations(job.case.inputs, 2) if cause == EXCHANGED.format(*p)), None)
         if names is None or not isinstance(variant, AsmVariant) or job.setup.context != "straight":
@@ -110,13 +107,7 @@ class Repairs:
         one, other = names
         units = {n: np.asarray(u).reshape(-1) for n, u in job.inputs.items()}
         swapped = {**units, one: units[other], other: units[one]}
-        alone = replace(job, setup=replace(job.setup, padding=None))
-        try:
-            outputs = run_once(alone, asm_form(job.case, variant, job.setup.pack), swapped, {})
-            right = judge(job.case, self.policy, units, outputs, job.setup.pack).passed
-        except (PtxError, CaseError, DerivationError, ReferenceFault, DomainError, ValueError):
-            right = False
-        return cause if right else ""
+        return cause if self._gives(job, variant, swapped, units) else ""
 
     def _in_kernel(self, job: Job, judgement: Judgement) -> str:
         from ptxdiff.backends.compiled import CompiledKernel, compile_job
@@ -159,18 +150,22 @@ class Repairs:
 
     def _right(self, job: Job, pack: int, repair: Repair, chosen: Any) -> bool:
         """Whether all results are right with a change. chosen: numbers of the inputs; None for all."""
-        from ptxdiff.backends.snippet import run_once
-        from ptxdiff.emulator import PtxError
-
         variant = job.variant
         assert isinstance(variant, AsmVariant)
         given = variant.texts[pack]
         changed = replace(variant, texts={**variant.texts, pack: replace(given, text=repair.applied(given.text))})
         units = {n: np.asarray(u).reshape(-1) for n, u in job.inputs.items()}
         units = units if chosen is None else {n: u[chosen] for n, u in units.items()}
-        trial = replace(job, variant=changed, setup=replace(job.setup, padding=None))
+        return self._gives(job, changed, units, units)
+
+    def _gives(self, job: Job, variant: AsmVariant, given: Mapping[str, Any], units: Mapping[str, Any]) -> bool:
+        """Whether a variant gives for `given` all that is expected of `units`."""
+        from ptxdiff.backends.snippet import run_once
+        from ptxdiff.emulator import PtxError
+
+        trial = replace(job, variant=variant, setup=replace(job.setup, padding=None))
         try:
-            outputs = run_once(trial, asm_form(job.case, changed, job.setup.pack), units, {})
+            outputs = run_once(trial, asm_form(job.case, variant, job.setup.pack), given, {})
             return judge(job.case, self.policy, units, outputs, job.setup.pack).passed
         except (PtxError, CaseError, DerivationError, ReferenceFault, DomainError, ValueError):
             return False
