@@ -178,8 +178,10 @@ def _exchanged_between_outputs(case: Case, outputs: Sequence[Compared], pack: in
         return ""
     whole = outputs[0].got.size // window * window
     places = [(o.name, place) for o in outputs for place in range(window)]
-    got, right = ([c[:whole].reshape(-1, window).T for c in codes] for codes in _sides(outputs))
-    got_rows, right_rows = np.concatenate(got), np.concatenate(right)
+    got_rows, right_rows = (
+        np.concatenate([codes.reshape(-1)[:whole].reshape(-1, window).T for codes in side])
+        for side in ([o.got for o in outputs], [o.expected for o in outputs])
+    )
     if len(places) > _MOST_PLACES or any(len(np.unique(row)) < _LEAST_IN_A_PLACE for row in right_rows):
         return ""
     source = [np.flatnonzero((row == right_rows).all(axis=1)) for row in got_rows]
@@ -189,10 +191,6 @@ def _exchanged_between_outputs(case: Case, outputs: Sequence[Compared], pack: in
     shown = [f"{h[0]}[{h[1]}] has that of {t[0]}[{t[1]}]" for h, t in moved if h != t]
     words = ", ".join(shown[:4]) + (", ..." if len(shown) > 4 else "")
     return f"the results of a pack are in other places, {words}: write each where the reference has it"
-
-
-def _sides(outputs: Sequence[Compared]) -> tuple[list[Codes], list[Codes]]:
-    return [o.got.reshape(-1) for o in outputs], [o.expected.reshape(-1) for o in outputs]
 
 
 def _tells(output: Compared) -> bool:
