@@ -160,19 +160,11 @@ def _sequences() -> Iterator[tuple[str, str, tuple[str, ...], tuple[str, ...]]]:
         yield f"two {name}", text, ("b32",), ("f32",) * 4
         for kind in ("f16x2", "bf16x2"):
             for relu in ("", ".relu"):
-                pairs = " ".join(f"cvt.rn.satfinite{relu}.{name}.{kind} {to}, ${n};" for n, to in ((1, "v"), (2, "w")))
-                text = f"{{ .reg .b16 v, w; {pairs} mov.b32 $0, {{v, w}}; }}"
-                yield f"two {name} from {kind}{relu}", text, ("b32",), ("b32",) * 2
-                text = f"{{ .reg .b16 v, w; .reg .b32 x; {pairs} mov.b32 x, {{w, v}}; xor.b32 $0, x, $1; }}"
-                yield f"two {name} from {kind}{relu} and xor", text, ("b32",), ("b32",) * 2
+                yield from _two_narrow(name, kind, relu)
     for relu in ("", ".relu"):
         for kind in ("f16x2", "bf16x2"):
             for name in ("e2m3x2", "e3m2x2"):
-                pairs = " ".join(f"cvt.rn.satfinite{relu}.{name}.{kind} {to}, ${n};" for n, to in ((1, "v"), (2, "w")))
-                text = f"{{ .reg .b16 v, w; {pairs} mov.b32 $0, {{v, w}}; }}"
-                yield f"two {name} from {kind}{relu}", text, ("b32",), ("b32",) * 2
-                text = f"{{ .reg .b16 v, w; .reg .b32 x; {pairs} mov.b32 x, {{w, v}}; xor.b32 $0, x, $1; }}"
-                yield f"two {name} from {kind}{relu} and xor", text, ("b32",), ("b32",) * 2
+                yield from _two_narrow(name, kind, relu)
             yield _four_e2m1(f"{kind}{relu}", f"cvt.rn.satfinite{relu}.e2m1x2.{kind} {{to}}, {{of}};", "b32", "0123")
             yield _four_e2m1(f"{kind}{relu}", f"cvt.rn.satfinite{relu}.e2m1x2.{kind} {{to}}, {{of}};", "b32", "3120")
         for order in ("0123", "3120"):
@@ -232,6 +224,15 @@ def _three_halves() -> Iterator[tuple[str, str, tuple[str, ...], tuple[str, ...]
             )
             text = f"{{ .reg .b16 x, y; .reg .b32 v, w; {text} }}"
             yield f"{operation} of a half of three {kind}", text, ("b32",), ("b32",) * 3
+
+
+def _two_narrow(name: str, kind: str, relu: str) -> Iterator[tuple[str, str, tuple[str, ...], tuple[str, ...]]]:
+    """Two registers of two elements each, converted to two narrow numbers each and joined, and with an xor behind."""
+    pairs = " ".join(f"cvt.rn.satfinite{relu}.{name}.{kind} {to}, ${n};" for n, to in ((1, "v"), (2, "w")))
+    text = f"{{ .reg .b16 v, w; {pairs} mov.b32 $0, {{v, w}}; }}"
+    yield f"two {name} from {kind}{relu}", text, ("b32",), ("b32",) * 2
+    text = f"{{ .reg .b16 v, w; .reg .b32 x; {pairs} mov.b32 x, {{w, v}}; xor.b32 $0, x, $1; }}"
+    yield f"two {name} from {kind}{relu} and xor", text, ("b32",), ("b32",) * 2
 
 
 def _four_e2m1(of: str, conversion: str, kind: str, order: str) -> tuple[str, str, tuple[str, ...], tuple[str, ...]]:
