@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from ptxdiff.processes.threads import share_cores
 from tests.support.readyworkers import ForkedIO
 
 pytest_plugins = ["pytester"]
@@ -24,7 +25,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """Keep hypothesis's plugin out of pytest in processes that tests start: it imports all of itself at the end.
 
     Collections of cyclic garbage run less often: at every 700 new objects they took a twelfth of the tests' time.
+    Workers share the cores: the plugin sees to it, but it may not be installed where a GPU is.
     """
+    if workers := getattr(config, "workerinput", {}).get("workercount"):
+        share_cores(workers)
     gc.set_threshold(50_000, 20, 50)
     if hasattr(config, "workerinput") or not getattr(config.option, "numprocesses", None):  # not in the controller
         os.environ["PYTEST_ADDOPTS"] = "-p no:hypothesispytest"
