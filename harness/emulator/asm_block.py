@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxdiff.emulator.binding import control, moves
+from ptxdiff.emulator.binding import operations
 from ptxdiff.emulator.binding.builder import Builder
 from ptxdiff.emulator.binding.constraints import (
     REGISTER_WIDTH,
@@ -44,7 +44,7 @@ CHUNK = 1 << 14
 
 Share = tuple[tuple[int, int], ...]
 
-_LOADED = (control, moves)
+_LOADED = (operations,)
 """Modules that register the binders for operations of asm blocks."""
 
 
