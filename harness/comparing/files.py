@@ -29,9 +29,8 @@ from ptxdiff.model.constants import constants_of
 from ptxdiff.model.load import LoadedCase
 from ptxdiff.model.match import DomainError
 from ptxdiff.model.policies import policies
-from ptxdiff.model.ptx_variant import ComparedPtx, PtxVariant
 from ptxdiff.model.reference import ReferenceFault
-from ptxdiff.model.variants import CaseError, Variant
+from ptxdiff.model.variants import CaseError, ComparedPtx, PtxVariant, Variant
 from ptxdiff.records import EVIDENCE, Evidence, Key, Offender
 from ptxdiff.running.item import Item
 from ptxdiff.running.run import jobs, judge_job

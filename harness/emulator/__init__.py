@@ -16,9 +16,17 @@ from ptxdiff.emulator.facade import attribute_of
 
 if TYPE_CHECKING:
     from ptxdiff.emulator.analysis.dataflow import HAZARDS, Hazard, approximate_results, approximate_tensors, sharing
-    from ptxdiff.emulator.analysis.describe import analyse, program_text, refusal, repeated_name, written_input
     from ptxdiff.emulator.analysis.trace import Trace, TraceLine, trace
-    from ptxdiff.emulator.asm_block import AsmBlock, assemble, emulate
+    from ptxdiff.emulator.asm_block import (
+        AsmBlock,
+        analyse,
+        assemble,
+        emulate,
+        program_text,
+        refusal,
+        repeated_name,
+        written_input,
+    )
     from ptxdiff.emulator.binding.constraints import (
         REGISTER_WIDTH,
         AsmOperand,
@@ -84,13 +92,6 @@ _NAMES = {
         "Hazard",
         "sharing",
     ),
-    "analysis.describe": (
-        "analyse",
-        "program_text",
-        "refusal",
-        "repeated_name",
-        "written_input",
-    ),
     "analysis.trace": (
         "Trace",
         "TraceLine",
@@ -98,8 +99,13 @@ _NAMES = {
     ),
     "asm_block": (
         "AsmBlock",
+        "analyse",
         "assemble",
         "emulate",
+        "program_text",
+        "refusal",
+        "repeated_name",
+        "written_input",
     ),
     "binding.constraints": (
         "REGISTER_WIDTH",

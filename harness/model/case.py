@@ -27,7 +27,6 @@ from ptxdiff.model.arguments import flushes, format_of
 from ptxdiff.model.declaration import CaseDeclaration
 from ptxdiff.model.match import Generated, Match
 from ptxdiff.model.policies import policies, valid_policy_names
-from ptxdiff.model.ptx_variant import PtxVariant
 from ptxdiff.model.targets import TargetSet, normal
 from ptxdiff.model.tuning import configured, is_wrapped
 from ptxdiff.model.variants import (
@@ -38,6 +37,7 @@ from ptxdiff.model.variants import (
     Differs,
     ExpectedFailure,
     Meets,
+    PtxVariant,
     Reference,
     Variant,
     alternatives,

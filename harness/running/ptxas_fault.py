@@ -18,8 +18,7 @@ import numpy as np
 from ptxdiff.backends.compiled import CompiledKernel, compile_job, placed, run_compiled
 from ptxdiff.backends.sass import SassBackend
 from ptxdiff.emulator import KERNEL_SECONDS, Buffer, BufferPointer
-from ptxdiff.fuzz.parsing import UnsupportedCode, pieces_of
-from ptxdiff.fuzz.pieces import FlowProgram
+from ptxdiff.fuzz.pieces import FlowProgram, UnsupportedCode, pieces_of
 from ptxdiff.fuzz.reduce import reduced_by_rounds, smaller, unrolled
 from ptxdiff.jobs import Backend, Job, MachineCodeBackend, Outcome, same_bits
 from ptxdiff.judging.judge import judge_same

@@ -1,4 +1,4 @@
-"""The first pass of a sweep in registers (`ptxdiff.sweep.fused.registers`), beside the one in memory.
+"""The first pass of a sweep in registers (`ptxdiff.sweep.fused.kernels`), beside the one in memory.
 
 `python tests/gpu/sweep_in_registers.py [NAME ...]` prints for each case of `sweep_speed` the milliseconds for 2^32
 inputs of a copy, of the first pass in memory (the variant's kernel, then the judge with the next inputs), of the kernel

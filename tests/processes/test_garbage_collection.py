@@ -7,7 +7,7 @@ import sys
 
 SCRIPT = """
 import gc, weakref
-from ptxdiff.processes.threads import THRESHOLDS, collect_seldom
+from ptxdiff.processes.footprint import THRESHOLDS, collect_seldom
 
 class Cycle:
     def __init__(self):

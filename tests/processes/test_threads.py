@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from ptxdiff.processes.threads import share_cores
+from ptxdiff.processes.footprint import share_cores
 
 SHOWN = """
 import torch

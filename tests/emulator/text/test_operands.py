@@ -9,7 +9,7 @@ import pytest
 
 from ptxdiff.emulator import emulate
 from ptxdiff.emulator.analysis.dataflow import sharing
-from ptxdiff.emulator.analysis.describe import written_input
+from ptxdiff.emulator.asm_block import written_input
 from ptxdiff.emulator.errors import InputWritten
 
 X, Y = np.float32([1.0, 2.0]), np.float32([3.0, 4.0])
