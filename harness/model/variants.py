@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
-from ptxdiff.model.instruction import single_instruction
 from ptxdiff.model.match import Domain, FtzPolicy, Match, NanPolicy
 from ptxdiff.model.targets import TargetSet
 from ptxdiff.records import PTXAS, names_assembler
@@ -416,3 +415,35 @@ def _text(given: str | Path, folder: Path) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise CaseError(f"ptx({str(given)!r}): {path} cannot be read: {error}") from None
+
+
+# ---- One PTX instruction as text -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class InstructionText:
+    """One PTX instruction as text: its opcode with all modifiers, and its operands."""
+
+    opcode: str
+    operands: tuple[str, ...]
+
+
+def single_instruction(text: str) -> InstructionText | None:
+    """The instruction, if `text` holds exactly one and no block, label, declaration or predicate; else None."""
+    bare = re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.S).strip().removesuffix(";").strip()
+    match = re.fullmatch(r"([a-z][\w.:]*)\s+([^;]*)", bare, flags=re.S)
+    if not match or "{" in match[1] or ";" in bare or "@" in bare:
+        return None
+    return InstructionText(match[1], tuple(split_operands(match[2])))
+
+
+def split_operands(operands: str) -> list[str]:
+    """Operands separated by commas outside braces and brackets."""
+    parts, depth = [""], 0
+    for character in operands:
+        depth += (character in "{[") - (character in "}]")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [p.strip() for p in parts]

@@ -25,8 +25,8 @@ from ptxdiff.records import Offender
 from ptxdiff.references.formats import as_codes
 from ptxdiff.sweep import OracleFault
 from ptxdiff.sweep.device import DeviceSweep, built_ahead, chunk_job, copy_floor, unit_bytes
-from ptxdiff.sweep.fused.kernels import asm_in_registers, sweep_in_registers
-from ptxdiff.sweep.fused.translation import NotFused
+from ptxdiff.sweep.fusion import NotFused
+from ptxdiff.sweep.kernels import asm_in_registers, sweep_in_registers
 from ptxdiff.sweep.result import PLACES, ROW, Swept, blocks_of, hashed, mixed, output_salt
 from ptxdiff.triton.build import Built
 from ptxdiff.triton.diagnostics import Refusal

@@ -1,7 +1,7 @@
 """The reference and the judge's rules as one function of the inputs' numbers and the outputs, for fusing on a GPU.
 
 For each row of `ROW` inputs the function gives a few tallies, which are copied to the host. It consists of torch
-operations without data-dependent control flow, so that `ptxdiff.sweep.fused` can make one kernel of it that reads the
+operations without data-dependent control flow, so that `ptxdiff.sweep.fusion` can make one kernel of it that reads the
 outputs and writes the tallies. If no kernel can be made, torch runs the operations one by one, in smaller pieces.
 """
 

@@ -27,8 +27,8 @@ from ptxdiff.emulator.kernel.memory.races import (
     shadow_of,
     whole,
 )
+from ptxdiff.emulator.kernel.memory.shared_access import UnitCounts
 from ptxdiff.emulator.kernel.memory.space import SHARED_BASE, Access, Buffer, Place
-from ptxdiff.emulator.kernel.memory.unit_marks import UnitCounts
 from ptxdiff.emulator.numeric.vectorise import UNSIGNED, Array
 
 

@@ -1,6 +1,6 @@
 """Triton kernels for a sweep: tallies of rows, the mask of flagged inputs, and the inputs.
 
-Each kernel's text is generated for one oracle from its graph (`ptxdiff.sweep.fused.translation`) and compiled by
+Each kernel's text is generated for one oracle from its graph (`ptxdiff.sweep.fusion`) and compiled by
 Triton, whose disk cache serves later processes. Tests compare the kernels with the plain oracle.
 """
 
@@ -26,7 +26,7 @@ from ptxdiff.model.identity import digest_with_code
 from ptxdiff.model.identity.definition import definition
 from ptxdiff.model.variants import AsmVariant
 from ptxdiff.references.formats import Format
-from ptxdiff.sweep.fused.translation import RANGES, TRACED, Body, NotFused, Slots, Value, within
+from ptxdiff.sweep.fusion import RANGES, TRACED, Body, NotFused, Slots, Value, within
 from ptxdiff.sweep.oracle import NEAR, PLACES, Oracle, numbers
 from ptxdiff.sweep.result import ROW
 from ptxdiff.triton.elementwise import InlineAsm
@@ -111,7 +111,7 @@ def _compiled_text(text: str) -> Any:
     """The kernel of a source text, which Triton reads through `linecache`."""
     name = f"<sweep {hash(text):x}>"
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
-    namespace: dict[str, Any] = {"__name__": "ptxdiff.sweep.fused.kernels"}
+    namespace: dict[str, Any] = {"__name__": "ptxdiff.sweep.kernels"}
     exec(compile(text, name, "exec"), namespace)
     return namespace["kernel"]
 
@@ -383,7 +383,7 @@ def tally_of(oracle: Oracle, ahead: Sequence[str] = (), chunk: int = 0) -> Calla
 
 
 def histogram_of(oracle: Oracle) -> Callable[..., Tensor]:
-    """`ptxdiff.sweep.fused.kernels.Tools.histogram` as a kernel. Raises NotFused."""
+    """`ptxdiff.sweep.kernels.Tools.histogram` as a kernel. Raises NotFused."""
     kernel, floats = histogram_kernel(oracle, number_bits(oracle)), len(oracle.floats)
 
     def histogram(first: Tensor, rows: Tensor, *units: Tensor) -> Tensor:
