@@ -30,7 +30,7 @@ from ptxdiff.model.variants import CaseError
 from ptxdiff.records import PTXAS, Key, Offender, Result
 from ptxdiff.running.assemblers import Chosen, tritons_own
 from ptxdiff.running.contexts import run_loop
-from ptxdiff.running.dump import file_name
+from ptxdiff.running.result import file_name
 from ptxdiff.triton.assemble import Assembly, assemble, options_of
 from ptxdiff.triton.build import Built, build
 from ptxdiff.triton.builds import NoTriton

@@ -27,14 +27,13 @@ from ptxdiff.running import plan as planning
 from ptxdiff.running.asm_faults import CalledAsm, fault_of, special_registers_in
 from ptxdiff.running.assemblers import Chosen, with_assembler
 from ptxdiff.running.contexts import SharedRegisters, run_loop
-from ptxdiff.running.dump import write_dump
 from ptxdiff.running.item import Item, ItemPlan, ItemResults, Units
 from ptxdiff.running.judgements import PADDING_NOTE, PRUNED_NOTE, ItemJudge, diagnose, index_hint
 from ptxdiff.running.plan import WorkItem
 from ptxdiff.running.ptxas_fault import PtxasTrial, ended_badly
 from ptxdiff.running.repairs import Repairs
 from ptxdiff.running.replay import Replay
-from ptxdiff.running.result import ItemRecord
+from ptxdiff.running.result import ItemRecord, write_dump
 from ptxdiff.suggestions import explained
 from ptxdiff.sweep import OracleFault, Swept
 from ptxdiff.sweep.dispatch import sweep
