@@ -27,7 +27,6 @@ if TYPE_CHECKING:
         relative,
         ulp,
     )
-    from ptxdiff.model.ptx_variant import ptx
     from ptxdiff.model.targets import ALL, NONE, only, since
     from ptxdiff.model.variants import (
         Differs,
@@ -39,15 +38,15 @@ if TYPE_CHECKING:
         kernel,
         numpy_reference,
         plain,
+        ptx,
     )
     from ptxdiff.notebooks import bits
-    from ptxdiff.scripts.emulating import emulating
+    from ptxdiff.scripts import emulating
 
 _MODULES = {
     "ptxdiff.launcher": ("emulated", "run_cubin", "run_ptx"),
     "ptxdiff.model.case": ("Case",),
     "ptxdiff.model.compilers": ("module_of_build",),
-    "ptxdiff.model.ptx_variant": ("ptx",),
     "ptxdiff.model.variants": (
         "Differs",
         "ExpectedFailure",
@@ -58,6 +57,7 @@ _MODULES = {
         "kernel",
         "numpy_reference",
         "plain",
+        "ptx",
     ),
     "ptxdiff.model.match": (
         "Domain",
@@ -73,7 +73,7 @@ _MODULES = {
     ),
     "ptxdiff.notebooks": ("bits",),
     "ptxdiff.emulator": ("emulate",),
-    "ptxdiff.scripts.emulating": ("emulating",),
+    "ptxdiff.scripts": ("emulating",),
     "ptxdiff.model.targets": ("ALL", "NONE", "only", "since"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}

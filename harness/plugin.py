@@ -84,7 +84,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", f"{name}: {kind.does}")
     _check_options(config)
     if workers := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):
-        from ptxdiff.processes.threads import share_cores
+        from ptxdiff.processes.footprint import share_cores
 
         share_cores(int(workers))
     if _FILES in getattr(config, "workerinput", {}):
@@ -384,8 +384,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Note the state of each case before any runs, and spare a run of cases alone what only tests need."""
     if "ptxdiff.running.collection" in sys.modules:
         from ptxdiff.running.carry_over import note_states
-        from ptxdiff.running.collection import go_on_without_broken
-        from ptxdiff.running.startup import spare
+        from ptxdiff.running.collection import go_on_without_broken, spare
 
         go_on_without_broken(session)
         if not session.config.option.collectonly:

@@ -78,7 +78,7 @@ def run_cases(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Cal
     most of the time and has its own tests.
     """
     monkeypatch.setenv("PTXDIFF_ASM_ALONE", "1")
-    monkeypatch.setattr("ptxdiff.running.startup.collect_seldom", lambda: None)  # this process runs tests, too
+    monkeypatch.setattr("ptxdiff.running.collection.collect_seldom", lambda: None)  # this process runs tests, too
     for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT"):  # the inner pytest is no worker
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("execnet.gateway_io.Popen2IOMaster", ForkedIO)  # with -n

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from ptxdiff import Case, asm, emulate
-from ptxdiff.arguments import LaunchError
 from ptxdiff.emulator import PtxError
 from ptxdiff.emulator.errors import UnknownInstruction
+from ptxdiff.launcher import LaunchError
 from ptxdiff.model.variants import CaseError
 from ptxdiff.references.formats import U8
 

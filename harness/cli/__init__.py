@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import importlib
 import os
 import re
+import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from ptxdiff.extras import MissingPackage, advice, missing_package, require
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 
     from ptxdiff.model.naming import Named
     from ptxdiff.model.variants import CaseError
+
 
 # Verb to the line that --help shows. Each is a module of this package with `configure(parser)` and `main(args)`.
 VERBS = {
@@ -65,9 +69,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     entered = [*(sys.argv[1:] if arguments is None else arguments)]  # not list(...): the module of that verb hides it
     completing = "_ARGCOMPLETE" in os.environ and arguments is None
     if completing:
-        from ptxdiff.cli import completion
+        from ptxdiff import cli
 
-        entered = completion.verb_of_line()
+        entered = cli.verb_of_line()
     rest: list[str] = []
     if entered[:1] == ["run"] and "--" in entered:  # only `run` passes words on, to pytest
         entered, rest = entered[: entered.index("--")], entered[entered.index("--") + 1 :]
@@ -86,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sub.set_defaults(main=module.main)
             chosen = sub
     if completing:
-        completion.complete(parser, chosen)
+        cli.complete(parser, chosen)
         return 0
     if entered and not entered[0].startswith("-") and entered[0] not in VERBS:
         parser.error(f"no command is called {entered[0]!r}{did_you_mean(entered[0], VERBS)}; ptxdiff --help lists all")
@@ -116,11 +120,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _prepare(args: argparse.Namespace, words: Sequence[str]) -> None:
     """Let case files import what they may import under pytest. Raises UsageError."""
-    from ptxdiff.cli import project
+    from ptxdiff import cli
 
-    if args.verb in project.LOADING:
+    if args.verb in cli.LOADING:
         try:
-            project.import_as_pytest(word for word in words if not word.startswith("-"))
+            cli.import_as_pytest(word for word in words if not word.startswith("-"))
         except ModuleNotFoundError:
             raise
         except ImportError as e:
@@ -175,3 +179,107 @@ def named(words: Sequence[str], faults: list[CaseError] | None = None) -> list[N
 
 class UsageError(Exception):
     """The command line asks for something impossible. The text says what is wrong and what to write instead."""
+
+
+# ---- A user's project, as `python -m pytest` finds it: its root, its settings, its conftest.py files -----------------
+#
+# So a case file that imports the user's own kernels (`from src.kern.k import double`) loads under every verb.
+
+LOADING = ("compare", "list", "mutate", "prove", "show", "speed", "sweep")
+"""Verbs that load case files in their own process. `ptxdiff run` starts pytest, which does this itself."""
+
+_SETTINGS = ("pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "pyproject.toml", "tox.ini", "setup.cfg")
+
+
+def import_as_pytest(words: Iterable[str]) -> None:
+    """Make imports work as in `python -m pytest WORDS`: the working directory, `pythonpath`, and conftest.py files.
+
+    Raises ImportError, with the file's name, if a conftest.py cannot be executed, and for settings that pytest refuses.
+    """
+    here = os.getcwd()
+    if here not in sys.path and "" not in sys.path:
+        sys.path.insert(0, here)
+    named = (word.partition("::")[0] for word in words)
+    paths = [p for p in named if p.endswith(".py") or os.sep in p or Path(p).is_dir()]
+    paths = [p for p in paths if Path(p).exists()] or [p for p in ("cases",) if Path(p).is_dir()]
+    if not _has_settings([Path(here), *map(Path, paths)]):
+        return
+    import pytest
+    from _pytest.config import ConftestImportFailure, _prepareconfig
+
+    from ptxdiff.cli.run import plugin_words
+
+    words = ["--capture=no", "--assert=plain", *plugin_words(), *paths]
+    try:
+        _prepareconfig(words)  # as pytest.main does first; nothing is collected or configured
+    except pytest.UsageError as e:
+        raise ImportError(f"pytest's settings: {e}") from e
+    except ConftestImportFailure as e:
+        raise ImportError(f"{e.path}: {type(e.cause).__name__}: {e.cause}") from e
+
+
+def _has_settings(places: Iterable[Path]) -> bool:
+    """Whether pytest would find settings or a conftest.py in these folders or above them."""
+    folders = {f for p in places for f in (p.resolve(), *p.resolve().parents)}
+    return any((folder / name).is_file() for folder in folders for name in (*_SETTINGS, "conftest.py"))
+
+
+# ---- Completion in bash, zsh and fish by argcomplete -----------------------------------------------------------------
+#
+# A key press starts ptxdiff, so nothing is imported here that takes time: case files are parsed and not executed.
+
+NAMED = "NAME"
+"""The metavar of arguments that name cases and variants."""
+
+
+def verb_of_line() -> list[str]:
+    """The first word behind the program's name on the line that is completed; none if there is no other word yet."""
+    line = os.environ.get("COMP_LINE", "")[: int(os.environ.get("COMP_POINT", "0"))]
+    try:
+        line_words = shlex.split(line)
+    except ValueError:  # an open quotation mark
+        line_words = line.split()
+    return line_words[1:2]
+
+
+def complete(parser: argparse.ArgumentParser, chosen: argparse.ArgumentParser) -> None:
+    """Answer the shell and end the process, if it is the shell that asks. chosen: the parser of the verb."""
+    import argcomplete
+
+    for action in chosen._actions:
+        if action.dest == "target" or action.dest == "between":
+            action.completer = _targets  # type: ignore[attr-defined]
+        elif action.metavar == NAMED and not action.option_strings:
+            action.completer = _names  # type: ignore[attr-defined]
+    argcomplete.autocomplete(parser)
+
+
+def _targets(prefix: str, **_: object) -> list[str]:
+    from ptxdiff.model.targets import KNOWN
+
+    return [name for name in KNOWN if name.startswith(prefix)]
+
+
+def _names(prefix: str, **_: object) -> list[str]:
+    """The cases in ./cases by name and by file; behind `::` the variants of one."""
+    file_name, colons, _variant = prefix.partition("::")
+    if colons:
+        path = Path(file_name) if file_name.endswith(".py") else Path("cases") / f"{file_name}.py"
+        return [f"{file_name}::{name}" for name in variants_in(path)]
+    if "/" in prefix or Path(prefix).is_dir():
+        folder = Path(prefix if prefix.endswith("/") else Path(prefix).parent)
+        return [str(p) for p in sorted(folder.glob("[!_.]*.py"))]
+    return sorted(path.stem for path in Path("cases").glob("[!_.]*.py"))
+
+
+def variants_in(path: Path) -> Iterator[str]:
+    """The names of variants that stand in a case file as text."""
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+    except (OSError, SyntaxError, ValueError):
+        return
+    for call in (n for n in ast.walk(tree) if isinstance(n, ast.Call) and getattr(n.func, "id", "") == "Case"):
+        for keyword in call.keywords:
+            if keyword.arg == "variants" and isinstance(keyword.value, ast.Dict):
+                keys = (key.value for key in keyword.value.keys if isinstance(key, ast.Constant))
+                yield from (key for key in keys if isinstance(key, str))

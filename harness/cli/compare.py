@@ -146,7 +146,7 @@ def run_file(path: Path) -> Path:
 def _cubins(args: argparse.Namespace) -> int:
     """Compare two cubins on the inputs of a variant. Returns 0 if they give equal bits."""
     from ptxdiff.cli import named
-    from ptxdiff.comparing.cubins import compare_cubins
+    from ptxdiff.comparing.files import compare_cubins
     from ptxdiff.model.naming import agreed
     from ptxdiff.model.targets import normal
     from ptxdiff.model.variants import CaseError

@@ -20,7 +20,7 @@ from ptxdiff import options
 from ptxdiff.cli import UsageError
 
 if TYPE_CHECKING:
-    from ptxdiff.conformance.cuda import CudaContext
+    from ptxdiff.conformance.fetch import CudaContext
     from ptxdiff.conformance.ledger import Entry, Ledger
     from ptxdiff.conformance.measure import Tally
 
@@ -223,7 +223,7 @@ def _teach(args: argparse.Namespace) -> int:
 
 def _device() -> CudaContext:
     """The GPU here. Raises UsageError without one."""
-    from ptxdiff.conformance.cuda import CudaContext, NoDevice
+    from ptxdiff.conformance.fetch import CudaContext, NoDevice
 
     try:
         return CudaContext()
@@ -234,8 +234,7 @@ def _device() -> CudaContext:
 def _fit(name: str) -> int:
     """Print the coefficients of a function of the GPU's special function unit. Returns 1 if the design differs."""
     from ptxdiff.conformance import fit
-    from ptxdiff.conformance.cuda import NoDevice
-    from ptxdiff.conformance.fetch import Hardware
+    from ptxdiff.conformance.fetch import Hardware, NoDevice
     from ptxdiff.triton.builds import NoTriton
 
     if name not in fit.DESIGNS:
@@ -283,7 +282,7 @@ def _measure(args: argparse.Namespace, book: Ledger, entries: Mapping[str, Entry
     from rich.console import Console
 
     from ptxdiff.conformance import campaign, forms, ledger, product_campaign, product_forms
-    from ptxdiff.conformance.cuda import NoDevice
+    from ptxdiff.conformance.fetch import NoDevice
     from ptxdiff.triton.builds import NoTriton
 
     console = Console(stderr=True, highlight=False)

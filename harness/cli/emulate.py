@@ -151,7 +151,7 @@ def _with_suffix(error: Exception, target: str) -> str:
 
 def _packs(args: argparse.Namespace) -> tuple[int, ...] | None:
     """The packs to derive for a single instruction without constraints; None for longer asm, which is not changed."""
-    from ptxdiff.model.instruction import single_instruction
+    from ptxdiff.model.variants import single_instruction
 
     return (args.pack,) if args.constraints is None and single_instruction(args.asm) else None
 

@@ -107,7 +107,7 @@ def _on_cluster(args: argparse.Namespace, folder: Path) -> int:
     """Run a campaign on the nodes of a cluster. Returns 1 if it has findings or batches without a result, else 0."""
     from ptxdiff.cluster.connect import ClusterError, joined
     from ptxdiff.cluster.nodes import CPU, gpu
-    from ptxdiff.fuzz.cluster import ClusterFuzz
+    from ptxdiff.fuzz.campaign import ClusterFuzz
     from ptxdiff.fuzz.files import JOURNAL
 
     try:

@@ -15,8 +15,7 @@ from ptxdiff.cli import NAMES, UsageError, named, say
 from ptxdiff.locations import REFERENCES
 from ptxdiff.model.case import Case
 from ptxdiff.model.derive import asm_form, packs_of
-from ptxdiff.model.ptx_variant import PtxVariant
-from ptxdiff.model.variants import AsmVariant, CaseError, Variant
+from ptxdiff.model.variants import AsmVariant, CaseError, PtxVariant, Variant
 from ptxdiff.suggestions import nearest
 
 if TYPE_CHECKING:

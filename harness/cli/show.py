@@ -57,8 +57,8 @@ def main(args: argparse.Namespace) -> int:
 def _show(loaded: LoadedCase, name: str, target: str, args: argparse.Namespace) -> int:
     from dataclasses import replace
 
+    from ptxdiff.backends import unavailable
     from ptxdiff.backends.assembler import AssemblerBackend
-    from ptxdiff.backends.builds import unavailable
     from ptxdiff.jobs import Job, Setup
     from ptxdiff.model.compilers import compiler_of
     from ptxdiff.model.derive import asm_form, compiled_form, packs_of

@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from ptxdiff.diskcache import DiskCache
-from ptxdiff.locations import PACKAGE
+from ptxdiff.locations import PACKAGE, files_below
 from ptxdiff.model.identity.definition import harness
-from ptxdiff.model.identity.folders import files_below
 from ptxdiff.processes.gpus import Gpu, gpus
 from ptxdiff.triton import builds
 from ptxdiff.triton.builds import NoTriton, installation, triton_folder

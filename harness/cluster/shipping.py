@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ptxdiff.cluster import nodes
-from ptxdiff.locations import ROOT
-from ptxdiff.model.identity.folders import files_below
+from ptxdiff.locations import ROOT, files_below
 
 LEFT_OUT = ("**/.git/", "**/__pycache__/", "**/.venv*/", "**/venv/", "**/node_modules/", "**/*_cache/", "/build/")
 """Files that no case needs, in the syntax of `.gitignore`."""

@@ -11,9 +11,8 @@ from typing import TypeVar
 
 from ptxdiff.model.load import LoadedCase
 from ptxdiff.model.naming import Named, named
-from ptxdiff.model.ptx_variant import PtxVariant, ptx
 from ptxdiff.model.targets import capability, normal
-from ptxdiff.model.variants import CaseError
+from ptxdiff.model.variants import CaseError, PtxVariant, ptx
 from ptxdiff.triton.from_ptx import entries
 from ptxdiff.triton.ptx_text import without_comments
 

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from ptxdiff.conformance import kernels
-from ptxdiff.conformance.cuda import CudaContext
-from ptxdiff.conformance.fetch import Hardware, Identity
+from ptxdiff.conformance.fetch import CudaContext, Hardware, Identity
 from ptxdiff.conformance.measure import OFFENDERS, Tally, WrongInput
 from ptxdiff.conformance.product_forms import bounds_of
 from ptxdiff.emulator.errors import NotElementwise, PtxError

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ptxdiff.conformance import forms
-from ptxdiff.conformance.cuda import CudaContext
+from ptxdiff.conformance.fetch import CudaContext
 from ptxdiff.conformance.forms import FormSnippet, Port
 from ptxdiff.conformance.inputs import Columns, Inputs
 from ptxdiff.conformance.measure import run_emulated

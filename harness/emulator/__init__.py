@@ -15,10 +15,19 @@ from typing import TYPE_CHECKING, Any
 from ptxdiff.emulator.facade import attribute_of
 
 if TYPE_CHECKING:
-    from ptxdiff.emulator.analysis.dataflow import HAZARDS, Hazard, approximate_results, approximate_tensors, sharing
-    from ptxdiff.emulator.analysis.describe import analyse, program_text, refusal, repeated_name, written_input
-    from ptxdiff.emulator.analysis.trace import Trace, TraceLine, trace
-    from ptxdiff.emulator.asm_block import AsmBlock, assemble, emulate
+    from ptxdiff.emulator.asm_block import (
+        AsmBlock,
+        Trace,
+        TraceLine,
+        analyse,
+        assemble,
+        emulate,
+        program_text,
+        refusal,
+        repeated_name,
+        trace,
+        written_input,
+    )
     from ptxdiff.emulator.binding.constraints import (
         REGISTER_WIDTH,
         AsmOperand,
@@ -43,6 +52,7 @@ if TYPE_CHECKING:
     )
     from ptxdiff.emulator.binding.packed import in_tritons_form
     from ptxdiff.emulator.binding.special_registers import NEEDS, SPECIAL_REGISTERS
+    from ptxdiff.emulator.dataflow import HAZARDS, Hazard, approximate_results, approximate_tensors, sharing
     from ptxdiff.emulator.errors import (
         ExecutionError,
         InputWritten,
@@ -77,29 +87,18 @@ if TYPE_CHECKING:
     from ptxdiff.emulator.targets import GENERATION, Requirement, Target, of_generation, requirement
 
 _NAMES = {
-    "analysis.dataflow": (
-        "approximate_results",
-        "approximate_tensors",
-        "HAZARDS",
-        "Hazard",
-        "sharing",
-    ),
-    "analysis.describe": (
+    "asm_block": (
+        "AsmBlock",
+        "Trace",
+        "TraceLine",
         "analyse",
+        "assemble",
+        "emulate",
         "program_text",
         "refusal",
         "repeated_name",
-        "written_input",
-    ),
-    "analysis.trace": (
-        "Trace",
-        "TraceLine",
         "trace",
-    ),
-    "asm_block": (
-        "AsmBlock",
-        "assemble",
-        "emulate",
+        "written_input",
     ),
     "binding.constraints": (
         "REGISTER_WIDTH",
@@ -130,6 +129,13 @@ _NAMES = {
     "binding.special_registers": (
         "NEEDS",
         "SPECIAL_REGISTERS",
+    ),
+    "dataflow": (
+        "approximate_results",
+        "approximate_tensors",
+        "HAZARDS",
+        "Hazard",
+        "sharing",
     ),
     "errors": (
         "ExecutionError",

@@ -1,4 +1,4 @@
-"""Run the programs' machine code: on a GPU, in the process that owns it, or on the CPU, instruction by instruction."""
+"""Run programs: what the emulator expects of them, and what their machine code gives."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ptxdiff.emulator import Buffer, PtxError
-from ptxdiff.fuzz.oracle import THREADS, Words
-from ptxdiff.fuzz.program import BLOCK, OUTPUTS
+from ptxdiff.emulator import Buffer, Kernel, PtxError, load_kernel, run_kernel
+from ptxdiff.fuzz.generate import words
+from ptxdiff.fuzz.program import BLOCK, INPUTS, OUTPUTS, RandomProgram, entry, module
+from ptxdiff.model.targets import INTRODUCED, version_number
 from ptxdiff.processes.child import Device, DeviceFault
 from ptxdiff.sass.cubin import MachineCode, disassembled, machine_code
 from ptxdiff.sass.machine import SCHEDULES
@@ -20,6 +22,46 @@ from ptxdiff.sass.scoreboards import early_uses
 from ptxdiff.sass.text import ScheduleDependence, Unsupported
 from ptxdiff.sass.words import WordDecoder
 from ptxdiff.triton.targets import tool
+
+# ---- Inputs and modules of programs, and their outputs in the emulator -----------------------------------------------
+
+Words = NDArray[np.uint32]
+VERSION = "8.1"
+"""The version of the PTX ISA that programs state; for newer targets, the first version that has the target."""
+THREADS = BLOCK
+"""The number of threads that run a program, each on different inputs."""
+
+
+def inputs_of(seed: str) -> Words:
+    """The inputs of a program: shape [THREADS, INPUTS]."""
+    return np.array(words(THREADS * INPUTS, seed), np.uint32).reshape(THREADS, INPUTS)
+
+
+def text_of(programs: Sequence[RandomProgram], target: str) -> str:
+    """The PTX of a module with some programs as kernels p0, p1, ..."""
+    version = max(VERSION, INTRODUCED.get(target, VERSION), key=version_number)
+    return module([entry(p, f"p{k}") for k, p in enumerate(programs)], target, version)
+
+
+def expected(program: RandomProgram, inputs: Words, target: str) -> Words:
+    """The right outputs, shape [THREADS, OUTPUTS]. Raises PtxError for a program that the emulator refuses."""
+    return emulated(text_of([program], target), "p0", inputs)
+
+
+def emulated(text: str, name: str, inputs: Words) -> Words:
+    """The outputs of one kernel of a module, shape [THREADS, OUTPUTS]. Raises PtxError if the emulator refuses it."""
+    return emulated_words(load_kernel(text, name), inputs)
+
+
+def emulated_words(kernel: Kernel, inputs: Words) -> Words:
+    """The outputs of a kernel, shape [THREADS, OUTPUTS]. Raises PtxError."""
+    outputs = np.zeros((len(inputs), OUTPUTS), np.uint32)
+    buffers = [Buffer(np.ascontiguousarray(inputs), "inputs"), Buffer(outputs, "outputs", defined=False)]
+    run_kernel(kernel, buffers, (len(inputs) // BLOCK,), num_threads=BLOCK)
+    return outputs
+
+
+# ---- Machine code: on a GPU, in the process that owns it, or on the CPU, instruction by instruction ------------------
 
 LIMIT = 30.0  # seconds for the programs of one module; their loops end after eight iterations
 

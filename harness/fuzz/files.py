@@ -11,8 +11,8 @@ from typing import Any
 
 from ptxdiff.fuzz.assemblers import Ptxas
 from ptxdiff.fuzz.campaign import finding_of
+from ptxdiff.fuzz.execution import THREADS, emulated, inputs_of
 from ptxdiff.fuzz.judge import PtxasFault
-from ptxdiff.fuzz.oracle import THREADS, emulated, inputs_of
 from ptxdiff.fuzz.program import BLOCK, INPUTS, OUTPUTS
 from ptxdiff.triton.assemble import Assembly, Disassembly, disassemble
 from ptxdiff.triton.targets import tool

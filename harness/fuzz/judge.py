@@ -16,9 +16,17 @@ import numpy as np
 
 from ptxdiff.emulator import Buffer, Kernel, PtxError, load_kernel
 from ptxdiff.fuzz.assemblers import Ptxas
-from ptxdiff.fuzz.execution import MachineCodeInterpreter, MachineCodeRunner, NotRead
+from ptxdiff.fuzz.execution import (
+    MachineCodeInterpreter,
+    MachineCodeRunner,
+    NotRead,
+    Words,
+    emulated_words,
+    expected,
+    inputs_of,
+    text_of,
+)
 from ptxdiff.fuzz.generate import program
-from ptxdiff.fuzz.oracle import Words, emulated_words, expected, inputs_of, text_of
 from ptxdiff.fuzz.program import BLOCK, INPUTS, OUTPUTS, RandomProgram
 from ptxdiff.fuzz.reduce import (
     PLAIN_SOURCES,

@@ -14,9 +14,8 @@ import numpy as np
 from ptxdiff.conformance import teaching
 from ptxdiff.emulator import PtxError
 from ptxdiff.fuzz.assemblers import Ptxas, assembler
-from ptxdiff.fuzz.execution import MachineCodeInterpreter, NotRead
+from ptxdiff.fuzz.execution import MachineCodeInterpreter, NotRead, Words, expected, inputs_of, text_of
 from ptxdiff.fuzz.generate import FAMILIES, program
-from ptxdiff.fuzz.oracle import Words, expected, inputs_of, text_of
 from ptxdiff.fuzz.program import RandomProgram
 from ptxdiff.model.targets import capability
 from ptxdiff.triton.targets import assembler as bundled

@@ -23,8 +23,8 @@ from typing import Any
 from ptxdiff.emulator import InternalError, PtxError, load_kernel
 from ptxdiff.fuzz.assemblers import Ptxas, PtxasResult
 from ptxdiff.fuzz.campaign import CampaignJournal
+from ptxdiff.fuzz.execution import text_of
 from ptxdiff.fuzz.generate import FAMILIES, FIRST, Held, shaped
-from ptxdiff.fuzz.oracle import text_of
 from ptxdiff.fuzz.program import INPUTS, RandomProgram, Variable
 from ptxdiff.fuzz.reduce import without
 from ptxdiff.triton.from_ptx import header_fault, other_target

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
-from ptxdiff.model.case import Case
-from ptxdiff.model.declaration import CaseDeclaration
+from ptxdiff.model.case import Case, CaseDeclaration
 from ptxdiff.model.variants import CaseError, Variant
 
 _also: tuple[str, ...] = ()

@@ -12,8 +12,7 @@ import types
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ptxdiff.model.ptx_variant import ComparedPtx, PtxVariant
-from ptxdiff.model.variants import AsmVariant, KernelVariant, PlainVariant, Variant
+from ptxdiff.model.variants import AsmVariant, ComparedPtx, KernelVariant, PlainVariant, PtxVariant, Variant
 
 _NUMBER = re.compile(
     r"(?<![\w.$%<])(?:0[fF](?P<single>[0-9a-fA-F]{8})|0[dD](?P<double>[0-9a-fA-F]{16})|0[xX](?P<hex>[0-9a-fA-F]+)|"

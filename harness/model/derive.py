@@ -20,8 +20,7 @@ from typing import Literal
 from ptxdiff.emulator.text import TYPES
 from ptxdiff.model.arguments import format_of
 from ptxdiff.model.case import Case
-from ptxdiff.model.instruction import InstructionText, single_instruction
-from ptxdiff.model.variants import DERIVED_PACKS, AsmText, AsmVariant, CaseError
+from ptxdiff.model.variants import DERIVED_PACKS, AsmText, AsmVariant, CaseError, InstructionText, single_instruction
 from ptxdiff.references.formats import Format
 
 _WIDENING = ("mul.wide",)

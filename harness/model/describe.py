@@ -10,10 +10,9 @@ from ptxdiff.model.derive import asm_form, compiled_form, packs_of
 from ptxdiff.model.load import LoadedCase
 from ptxdiff.model.match import FtzPolicy
 from ptxdiff.model.policies import Policies, policies
-from ptxdiff.model.ptx_variant import PtxVariant
 from ptxdiff.model.targets import normal
 from ptxdiff.model.tuning import base_name
-from ptxdiff.model.variants import AsmVariant, CaseError, Variant
+from ptxdiff.model.variants import AsmVariant, CaseError, PtxVariant, Variant
 from ptxdiff.records import CaseInfo, VariantInfo
 
 

@@ -6,14 +6,16 @@ import inspect
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ptxdiff.model.arguments import flushes
-from ptxdiff.model.declaration import CaseDeclaration
 from ptxdiff.model.match import FTZ_POLICIES, NAN_POLICIES, Approximate, FtzPolicy, Match, NanPolicy, exact
 from ptxdiff.model.targets import ALL, TargetSet, normal, target_set
 from ptxdiff.model.variants import CaseError, Differs, FtzPolicies, Meets, Reference, Variant, alternatives
 from ptxdiff.references.formats import Format, is_infinity, is_nan, is_subnormal, magnitude, to_float64
+
+if TYPE_CHECKING:
+    from ptxdiff.model.case import CaseDeclaration
 
 
 @dataclass(frozen=True)

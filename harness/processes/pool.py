@@ -1,4 +1,4 @@
-"""A pool of compiler processes, which replaces those that crash.
+"""A pool of compiler processes, which replaces those that crash, and calls in forks of this process.
 
     outcome = shared_pool().submit("ptxdiff.triton.compile:lower", spec).result()
 
@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import faulthandler
 import fcntl
 import os
 import pickle
 import queue
+import resource
 import select
 import signal
 import site
@@ -23,14 +25,16 @@ import sysconfig
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+import traceback
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ptxdiff.diskcache import compilers_caches
-from ptxdiff.processes.worker import HEADER, Call, ImportPath, Reply, write_message
+from ptxdiff.processes.worker import HEADER, Call, ImportPath, Reply, answer, end_with_parent, write_message
 
 DEFAULT_TIMEOUT = 120.0
 MAX_WORKERS = 4
@@ -373,3 +377,81 @@ def shared_pool(python: str = "", of: str = "") -> Pool:
             _shared[python, of] = Pool(1 if of else None, python)
             atexit.register(_shared[python, of].close)
         return _shared[python, of]
+
+
+# ---- A call in a fork of this process, for functions that no other process can import --------------------------------
+#
+# The fork has every module, closure and notebook cell of this process as they are now, so nothing is imported or
+# pickled for it. It has one thread. If a compiler aborts, only the fork ends.
+
+
+def call_in_fork(function: Callable[..., Any], *arguments: Any, timeout: float = DEFAULT_TIMEOUT) -> CallEnd:
+    """Call a function in a fork and wait for it. Its result must be picklable. Raises OSError if forking fails."""
+    deadline = time.monotonic() + timeout
+    reply_end, reply_write = os.pipe()
+    life_end, life = os.pipe()  # open for as long as this process waits
+    stderr = nameless_file()
+    with warnings.catch_warnings():
+        # Python 3.12 warns of forks of processes with threads: locks that other threads hold stay locked in the fork.
+        # Triton's stages take no such lock, and a fork that waits for one is ended after `timeout`.
+        warnings.simplefilter("ignore")
+        pid = os.fork()
+    if pid == 0:
+        _serve(reply_write, life_end, stderr, (reply_end, life), function, arguments)
+    os.close(reply_write)
+    os.close(life_end)
+    reply, status, late = None, None, False
+    try:
+        (size,) = HEADER.unpack(read_by(reply_end, HEADER.size, deadline))
+        reply = pickle.loads(read_by(reply_end, size, deadline))
+    except EOFError:
+        late = time.monotonic() >= deadline
+        if not late:  # the fork is ending by itself: report its exit status, not our signal's
+            with contextlib.suppress(ChildProcessError):
+                os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    finally:
+        for kill in (os.killpg, os.kill):  # with the processes that it started; it may not lead a group yet
+            with contextlib.suppress(ProcessLookupError):
+                kill(pid, signal.SIGKILL)
+        status = _reap(pid)
+        said = written_to(stderr)
+        for fd in (reply_end, life, stderr):
+            os.close(fd)
+    return CallEnd(reply, said, "" if reply else in_words(status, timeout if late else None))
+
+
+def _reap(pid: int) -> int | None:
+    """How a child ended, negative for a signal; None if another part of this process has waited for it already."""
+    try:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    except ChildProcessError:
+        return None
+
+
+def _serve(
+    replies: int, life: int, stderr: int, parents: tuple[int, ...], function: Any, arguments: tuple[Any, ...]
+) -> None:
+    """The whole life of the fork. It ends without the parent's handlers, buffers and exit functions."""
+    try:
+        os.setsid()  # so that Ctrl-C reaches the parent alone, and the compiler's children end with the fork
+        for fd in parents:
+            os.close(fd)
+        null = os.open(os.devnull, os.O_RDWR)
+        for target, fd in ((0, null), (1, null), (2, stderr)):
+            os.dup2(fd, target)
+        sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)
+        faulthandler.disable()  # pytest's writes to the terminal, but here an abort is an expected answer
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        for name in [n for n in os.environ if changes_compilers(n)]:
+            del os.environ[name]
+        end_with_parent(life)
+        reply = answer(function, arguments)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        write_message(replies, reply)
+        os._exit(0)
+    except BaseException:
+        traceback.print_exc()  # such as an answer that cannot be pickled
+        sys.stderr.flush()
+    finally:
+        os._exit(1)

@@ -42,7 +42,7 @@ from ptxdiff.proving import graphs, kernels, programs, queries, tracing
 from ptxdiff.proving import terms as t
 from ptxdiff.proving.kernels import Load, Store, Thread
 from ptxdiff.proving.on_device import by_ptx
-from ptxdiff.proving.search import ProofSearch, Verdict, ever, needed
+from ptxdiff.proving.solving import ProofSearch, Verdict, ever, needed
 from ptxdiff.proving.terms import FALSE, NotModelled, Term
 from ptxdiff.proving.translation import AssembledKernel, memory_of, prove_translation
 from ptxdiff.references.formats import Format, Shaped

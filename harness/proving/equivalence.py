@@ -12,7 +12,7 @@ from ptxdiff.model.variants import Reference
 from ptxdiff.proving import graphs, kernels, programs, tracing
 from ptxdiff.proving import terms as t
 from ptxdiff.proving.kernels import KernelResults, Thread
-from ptxdiff.proving.search import ProofSearch, Verdict
+from ptxdiff.proving.solving import ProofSearch, Verdict
 from ptxdiff.proving.terms import FALSE, NotModelled, Term
 
 

@@ -21,7 +21,7 @@ from ptxdiff.model.load import LoadedCase
 from ptxdiff.model.policies import policies, variant_on
 from ptxdiff.model.reference import ReferenceFault
 from ptxdiff.model.variants import AsmVariant
-from ptxdiff.proving.search import Verdict
+from ptxdiff.proving.solving import Verdict
 
 
 def gpu_for(target: str) -> Backend | None:

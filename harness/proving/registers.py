@@ -13,7 +13,7 @@ from ptxdiff.emulator import REGISTER_WIDTH, assemble, parse_constraints, undeci
 from ptxdiff.proving import programs
 from ptxdiff.proving import terms as t
 from ptxdiff.proving.programs import Lane, MaskedTerm
-from ptxdiff.proving.search import ProofSearch, Verdict
+from ptxdiff.proving.solving import ProofSearch, Verdict
 from ptxdiff.proving.terms import FALSE, Term
 
 Constants = tuple[tuple[int, int], ...]

@@ -221,7 +221,7 @@ def _refuse_dependent(case: Case, reference: Reference) -> None:
 
 def _some_codes(case: Case) -> dict[str, Any]:
     """Random codes of the inputs, within the case's domain if it can be evaluated."""
-    from ptxdiff.sweep.domains import float_values
+    from ptxdiff.sweep.oracle import float_values
 
     random = np.random.default_rng(31)
     formats = {n: format_of(a) for n, a in case.inputs.items()}
@@ -267,7 +267,7 @@ def domain(case: Case, count: int) -> Any:
     """The graph of whether each input lies in the case's domain; None if all inputs are meant. Raises NotModelled."""
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    from ptxdiff.sweep.domains import float_values, in_kernel, traceable
+    from ptxdiff.sweep.oracle import float_values, in_kernel, traceable
 
     if case.domain is None:
         return None

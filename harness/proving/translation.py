@@ -35,8 +35,7 @@ from ptxdiff.proving import terms as t
 from ptxdiff.proving.kernels import KernelResults, Load, Store, Thread
 from ptxdiff.proving.machine_code import MachineResults
 from ptxdiff.proving.queries import Query
-from ptxdiff.proving.search import ProofSearch, TermFault, Verdict, ever, needed
-from ptxdiff.proving.solving import SolverFault
+from ptxdiff.proving.solving import ProofSearch, SolverFault, TermFault, Verdict, ever, needed
 from ptxdiff.proving.terms import FALSE, NotEvaluable, NotModelled, Term
 from ptxdiff.sass.cubin import MachineCode
 from ptxdiff.sass.run import parameter_area, run_machine_code

@@ -30,8 +30,7 @@ from ptxdiff.proving import programs, queries
 from ptxdiff.proving import terms as t
 from ptxdiff.proving.on_device import arrays_of
 from ptxdiff.proving.programs import Results
-from ptxdiff.proving.search import ProofSearch, TermFault, Verdict, ever, holds, needed
-from ptxdiff.proving.solving import SolverFault
+from ptxdiff.proving.solving import ProofSearch, SolverFault, TermFault, Verdict, ever, holds, needed
 from ptxdiff.proving.terms import FALSE, TRUE, NotEvaluable, NotModelled, Term
 from ptxdiff.records import Proof
 from ptxdiff.references.formats import Format

@@ -6,10 +6,11 @@ import contextlib
 import functools
 import os
 import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -20,21 +21,25 @@ from ptxdiff.lint.files import Report, lint_paths
 from ptxdiff.lint.settings import Configuration, Options
 from ptxdiff.model import load as loader
 from ptxdiff.model.case import Case
+from ptxdiff.model.policies import differs_on
 from ptxdiff.model.targets import KNOWN, normal
-from ptxdiff.model.variants import CaseError
+from ptxdiff.model.variants import AsmVariant, CaseError, PlainVariant
+from ptxdiff.processes.footprint import collect_seldom
 from ptxdiff.processes.gpus import gpus
-from ptxdiff.records import Result, Sent, sent
+from ptxdiff.records import Proof, Result, Sent, sent
 from ptxdiff.records.causes import cause_words, shown_first
 from ptxdiff.records.escaping import OwnWords, line
 from ptxdiff.running import carry_over, reuse
 from ptxdiff.running.assemblers import AssemblerChoice, Chosen, timed_by
 from ptxdiff.running.item import Item, ItemResults
-from ptxdiff.running.proofs import proof_items
 from ptxdiff.running.replay import TokenError, parse
 from ptxdiff.running.run import jobs, run_item
 from ptxdiff.timing.items import benchmark_items, only_benchmarks, timing_item
 from ptxdiff.triton.builds import NoTriton
 from ptxdiff.triton.ptxas import NoAssembler
+
+if TYPE_CHECKING:
+    from ptxdiff.model.load import LoadedCase
 
 
 class Together:
@@ -599,3 +604,86 @@ def _done(config: pytest.Config) -> dict[tuple[str, str, str, str], ItemResults]
                 by_item.setdefault(result.key.item, ItemResults()).results.append(result)
         config.stash[_DONE] = by_item
     return config.stash[_DONE]
+
+
+# ---- Items of `--ptx-prove` ------------------------------------------------------------------------------------------
+
+
+class Counterexample(Exception):
+    """An input on which a variant is wrong, as text."""
+
+
+class ProofItem(OwnWords, pytest.Item):
+    """The proof of one variant, or of its machine code (`against` is "sass"), for all inputs."""
+
+    own_error = Counterexample
+
+    def __init__(self, *, loaded: LoadedCase, variant: str, against: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.loaded, self.variant, self.against = loaded, variant, against
+        self.proof: Proof | None = None
+
+    def runtest(self) -> None:
+        """Raise Counterexample if there is one; skip where neither a proof nor a counterexample was found."""
+        from ptxdiff.proving.solving import require_solvers
+        from ptxdiff.proving.verdicts import REFERENCE, default_target, proof_of
+
+        require_solvers("--ptx-prove")
+        case = self.loaded.case
+        variant, target = case.variants[self.variant], default_target(case, self.variant, self.against)
+        if self.against == REFERENCE and (variant.expected_failure is not None or differs_on(variant, target)):
+            pytest.skip("not proved: it is declared to be wrong")
+        proof = self.proof = proof_of(self.loaded, self.variant, target, against=self.against)
+        if proof.verdict == "counterexample":
+            inputs = "; ".join(f"{n} = {', '.join(units)}" for n, units in proof.inputs.items())
+            machine_code = " as machine code" if self.against == "sass" else ""
+            subject = f"{self.loaded.name}::{self.variant} [{proof.target}]{machine_code}"
+            raise Counterexample(f"{subject} is wrong for {inputs}: {proof.words}")
+        if proof.verdict == "not settled":
+            pytest.skip(f"not proved: {proof.words}")
+
+    def ptxdiff_records(self) -> list[Sent]:
+        """The item's records, for its report."""
+        from ptxdiff.model.describe import case_info
+
+        if self.proof is None:
+            return []
+        root = Path(os.path.commonpath([self.config.rootpath, self.path]))
+        return [sent(case_info(self.loaded, self.path.relative_to(root).as_posix())), sent(self.proof)]
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """The name under which pytest reports the item."""
+        return self.path, 0, f"{self.loaded.name}::{self.variant}: proof against {self.against}"
+
+
+def proof_items(parent: pytest.Collector, loaded: LoadedCase) -> Iterator[ProofItem]:
+    """The items that --ptx-prove and --ptx-prove-against ask for.
+
+    By the reference: each variant of an elementwise case in asm or plain Triton. Of machine code: each variant.
+    """
+    asked = parent.config.option
+    sides = dict.fromkeys(asked.ptx_prove_against or (("reference",) if asked.ptx_prove else ()))
+    for against in sides:
+        for name, variant in loaded.case.variants.items():
+            by_elements = loaded.case.elementwise and isinstance(variant, AsmVariant | PlainVariant)
+            if against == "sass" or by_elements:
+                suffix = "proof" if against == "reference" else f"proof-{against}"
+                yield ProofItem.from_parent(
+                    parent, name=f"{name}[{suffix}]", loaded=loaded, variant=name, against=against
+                )
+
+
+# ---- What a run of cases alone is spared -----------------------------------------------------------------------------
+
+SUMMARY = "hypothesispytest"
+"""The plugin that imports hypothesis at the end of every run, which takes half a second."""
+
+
+def spare(session: pytest.Session) -> None:
+    """Change this process for the items of cases that it is about to run. With tests among them, change nothing."""
+    if not session.items or not all(isinstance(item, VariantItem) for item in session.items):
+        return
+    collect_seldom()
+    plugins = session.config.pluginmanager
+    if "hypothesis" not in sys.modules and plugins.has_plugin(SUMMARY):
+        plugins.unregister(name=SUMMARY)

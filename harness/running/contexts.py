@@ -15,8 +15,7 @@ from ptxdiff.judging.judge import Judgement, judge_same
 from ptxdiff.model.reference import ReferenceFault
 from ptxdiff.model.variants import AsmVariant
 from ptxdiff.proving.on_device import arrays_of
-from ptxdiff.proving.search import Verdict
-from ptxdiff.proving.solving import available
+from ptxdiff.proving.solving import Verdict, available
 from ptxdiff.records import UNPROVED
 
 

@@ -89,7 +89,7 @@ def _unserved(items: Iterable[pytest.Item]) -> Iterable[str]:
 
     A GPU's target is served, or is none of this host's. Kernels given as PTX need no Triton.
     """
-    from ptxdiff.model.ptx_variant import PtxVariant
+    from ptxdiff.model.variants import PtxVariant
     from ptxdiff.running.collection import VariantItem
     from ptxdiff.triton.builds import NoTriton
     from ptxdiff.triton.targets import probe_with

@@ -43,9 +43,8 @@ from ptxdiff.model.case import Case
 from ptxdiff.model.constants import constants_of, packs_in_code
 from ptxdiff.model.derive import asm_form, packs_of
 from ptxdiff.model.policies import policies
-from ptxdiff.model.ptx_variant import ComparedPtx, PtxVariant
 from ptxdiff.model.targets import KNOWN, TargetSet, capability
-from ptxdiff.model.variants import AsmVariant, CaseError, LaunchedVariant, Variant
+from ptxdiff.model.variants import AsmVariant, CaseError, ComparedPtx, LaunchedVariant, PtxVariant, Variant
 from ptxdiff.records import Key
 from ptxdiff.references.formats import Scalar
 from ptxdiff.sweep import LARGE

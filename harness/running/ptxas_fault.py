@@ -18,8 +18,7 @@ import numpy as np
 from ptxdiff.backends.compiled import CompiledKernel, compile_job, placed, run_compiled
 from ptxdiff.backends.sass import SassBackend
 from ptxdiff.emulator import KERNEL_SECONDS, Buffer, BufferPointer
-from ptxdiff.fuzz.parsing import UnsupportedCode, pieces_of
-from ptxdiff.fuzz.pieces import FlowProgram
+from ptxdiff.fuzz.pieces import FlowProgram, UnsupportedCode, pieces_of
 from ptxdiff.fuzz.reduce import reduced_by_rounds, smaller, unrolled
 from ptxdiff.jobs import Backend, Job, MachineCodeBackend, Outcome, same_bits
 from ptxdiff.judging.judge import judge_same
@@ -31,7 +30,7 @@ from ptxdiff.model.variants import CaseError
 from ptxdiff.records import PTXAS, Key, Offender, Result
 from ptxdiff.running.assemblers import Chosen, tritons_own
 from ptxdiff.running.contexts import run_loop
-from ptxdiff.running.dump import file_name
+from ptxdiff.running.result import file_name
 from ptxdiff.triton.assemble import Assembly, assemble, options_of
 from ptxdiff.triton.build import Built, build
 from ptxdiff.triton.builds import NoTriton

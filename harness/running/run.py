@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ptxdiff.backends import builds
+from ptxdiff import backends
 from ptxdiff.jobs import Backend, CompilingBackend, Job, Outcome, Setup, block_of
 from ptxdiff.judging.answers import references_digested_once
 from ptxdiff.judging.expectation import settle, settle_declared
@@ -20,21 +20,20 @@ from ptxdiff.model.policies import Policies, differs_on
 from ptxdiff.model.reference import ReferenceFault
 from ptxdiff.model.tuning import passed_over
 from ptxdiff.model.variants import REVERSED, AsmVariant, CaseError
-from ptxdiff.processes.memory import give_back
+from ptxdiff.processes.footprint import give_back
 from ptxdiff.processes.pool import default_size
 from ptxdiff.records import Key, Result, Verdict
 from ptxdiff.running import plan as planning
 from ptxdiff.running.asm_faults import CalledAsm, fault_of, special_registers_in
 from ptxdiff.running.assemblers import Chosen, with_assembler
 from ptxdiff.running.contexts import SharedRegisters, run_loop
-from ptxdiff.running.dump import write_dump
 from ptxdiff.running.item import Item, ItemPlan, ItemResults, Units
 from ptxdiff.running.judgements import PADDING_NOTE, PRUNED_NOTE, ItemJudge, diagnose, index_hint
 from ptxdiff.running.plan import WorkItem
 from ptxdiff.running.ptxas_fault import PtxasTrial, ended_badly
 from ptxdiff.running.repairs import Repairs
 from ptxdiff.running.replay import Replay
-from ptxdiff.running.result import ItemRecord
+from ptxdiff.running.result import ItemRecord, write_dump
 from ptxdiff.suggestions import explained
 from ptxdiff.sweep import OracleFault, Swept
 from ptxdiff.sweep.dispatch import sweep
@@ -142,7 +141,7 @@ class _ItemRun:
         try:
             work = self.plan.work()
             compiler, target = self.plan.item.compiler, self.plan.item.target
-            reason = builds.unavailable(compiler, self.backend.name, target) or self.backend.unavailable(target)
+            reason = backends.unavailable(compiler, self.backend.name, target) or self.backend.unavailable(target)
             if reason is not None:
                 self.record.add(work[0], Outcome("not run", reason), "not run", 0.0)
                 return self.record.item_results

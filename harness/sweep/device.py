@@ -30,9 +30,8 @@ from ptxdiff.model.arguments import format_of
 from ptxdiff.model.policies import Policies
 from ptxdiff.model.variants import LaunchedVariant
 from ptxdiff.sweep.examine import Details, Examiner, judged_plainly, shares_of_sample, signed, whole_packs
-from ptxdiff.sweep.fused.kernels import plain_tools, tools_of
-from ptxdiff.sweep.fused.registers import asm_in_registers, own_chunks, rows_of
-from ptxdiff.sweep.fused.translation import NotFused
+from ptxdiff.sweep.fusion import NotFused
+from ptxdiff.sweep.kernels import asm_in_registers, own_chunks, plain_tools, rows_of, tools_of
 from ptxdiff.sweep.oracle import NEAR, PLACES, Oracle, by_bin, numbers
 from ptxdiff.sweep.result import ROW, OracleFault
 from ptxdiff.triton.build import Built
@@ -91,7 +90,7 @@ def built_ahead(job: Job, inputs: InputSet) -> Built | None:
 
 StartKernel = Callable[[Mapping[str, Tensor]], Any]
 TallyRows = Callable[[Tensor, int], Tensor]
-"""Tallies rows without memory: the number of the first input and how many rows; see `ptxdiff.sweep.fused.registers`."""
+"""Tallies rows without memory: the number of the first input and how many rows; see `ptxdiff.sweep.kernels`."""
 
 
 @dataclass

@@ -20,13 +20,13 @@ from ptxdiff.judging.judge import Judgement
 from ptxdiff.model.arguments import format_of
 from ptxdiff.model.policies import Policies, policies
 from ptxdiff.model.reference import runs_on_host
-from ptxdiff.processes.memory import give_back
+from ptxdiff.processes.footprint import give_back
 from ptxdiff.records import Offender
 from ptxdiff.references.formats import as_codes
 from ptxdiff.sweep import OracleFault
 from ptxdiff.sweep.device import DeviceSweep, built_ahead, chunk_job, copy_floor, unit_bytes
-from ptxdiff.sweep.fused.registers import asm_in_registers, sweep_in_registers
-from ptxdiff.sweep.fused.translation import NotFused
+from ptxdiff.sweep.fusion import NotFused
+from ptxdiff.sweep.kernels import asm_in_registers, sweep_in_registers
 from ptxdiff.sweep.result import PLACES, ROW, Swept, blocks_of, hashed, mixed, output_salt
 from ptxdiff.triton.build import Built
 from ptxdiff.triton.diagnostics import Refusal

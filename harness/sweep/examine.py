@@ -25,8 +25,17 @@ from ptxdiff.model.policies import Policies
 from ptxdiff.model.variants import alternatives
 from ptxdiff.records import Offender, Share
 from ptxdiff.references.formats import Format, as_codes, is_finite, is_nan, ordinal, unpack
-from ptxdiff.sweep.domains import float_values, holds_on_tensors
-from ptxdiff.sweep.oracle import Oracle, ReferenceCheck, apart_of, binned, classify, doubtful, identical
+from ptxdiff.sweep.oracle import (
+    Oracle,
+    ReferenceCheck,
+    apart_of,
+    binned,
+    classify,
+    doubtful,
+    float_values,
+    holds_on_tensors,
+    identical,
+)
 from ptxdiff.sweep.result import ROW
 
 _UNCHECKED = int(Difference.UNCHECKED)

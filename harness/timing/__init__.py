@@ -5,7 +5,7 @@ launched in rounds (`rounds`), each round in another random order, with the L2 e
 also launches a second copy of the first variant (the A/A run: its difference from the first is the noise that a
 difference must exceed), an empty kernel, and a device copy of as many bytes (the floor). Rounds end when every
 median's 95% interval is below half a percent, or when the budget is used up; an interval wider than a percent is
-reported. The time of a launch is the device's own record (`timers`). Clocks and their limits are read
+reported. The time of a launch is the device's own record (`session`). Clocks and their limits are read
 throughout. `session` runs all of this and returns records.
 
 How it measures was decided by `tests/gpu/timing_methods.py`, run on an H200 (Triton 3.6, torch 2.11):

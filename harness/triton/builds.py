@@ -18,8 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ptxdiff.locations import ROOT
-from ptxdiff.model.identity.folders import files_below
+from ptxdiff.locations import ROOT, files_below
 
 # ---- The installed Triton --------------------------------------------------------------------------------------------
 #

@@ -168,7 +168,7 @@ def compile_kernel(spec: KernelSpec, *, held: Held | None = None, timeout: float
 
 
 def _in_fork(spec: KernelSpec, held: Held, timeout: float) -> CallEnd:
-    from ptxdiff.processes.fork import call_in_fork
+    from ptxdiff.processes.pool import call_in_fork
     from ptxdiff.triton.lower import lower  # before the fork, so that it is imported once
 
     return call_in_fork(lower, spec, held, timeout=timeout)

@@ -19,9 +19,8 @@ from ptxdiff.model.compilers import compiler_of
 from ptxdiff.model.derive import asm_form, compiled_form
 from ptxdiff.model.identity.definition import Experiment, experiment
 from ptxdiff.model.policies import policies
-from ptxdiff.model.ptx_variant import PtxVariant
 from ptxdiff.model.tuning import ruled
-from ptxdiff.model.variants import AsmVariant, CaseError, KernelVariant, LaunchedVariant, PlainVariant
+from ptxdiff.model.variants import AsmVariant, CaseError, KernelVariant, LaunchedVariant, PlainVariant, PtxVariant
 from ptxdiff.references.description import size_of
 from ptxdiff.references.formats import Format, Scalar, Shaped
 from ptxdiff.triton.build import Built, build

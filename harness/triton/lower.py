@@ -33,7 +33,7 @@ from ptxdiff.model.identity import digest, digest_with_code
 from ptxdiff.model.identity.definition import harness
 from ptxdiff.model.identity.modules import execute_file
 from ptxdiff.model.targets import capability
-from ptxdiff.processes.threads import collect_seldom
+from ptxdiff.processes.footprint import collect_seldom
 from ptxdiff.processes.worker import forget_output, nothing_written
 from ptxdiff.triton.ptxas import called_with
 from ptxdiff.triton.spec import AsmSwap, DescriptorLayout, FunctionRef, KernelSpec, Lowered

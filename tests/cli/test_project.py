@@ -7,8 +7,7 @@ import sys
 
 import pytest
 
-from ptxdiff.cli import VERBS, main
-from ptxdiff.cli.project import LOADING
+from ptxdiff.cli import LOADING, VERBS, main
 from tests.support.case_sources import RIGHT
 
 

@@ -4,10 +4,10 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from ptxdiff.fuzz.cluster import digest_of_plan
+from ptxdiff.fuzz.campaign import digest_of_plan
+from ptxdiff.fuzz.execution import emulated, text_of
 from ptxdiff.fuzz.generate import program
 from ptxdiff.fuzz.judge import BatchJudge, JudgedBatch, PtxasFault, prepared
-from ptxdiff.fuzz.oracle import emulated, text_of
 
 
 class StandIn:

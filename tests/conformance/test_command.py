@@ -87,7 +87,7 @@ def test_a_measurement_reports_new_mismatches_and_writes_them(capsys, monkeypatc
 
 
 def test_without_a_device_the_reason_is_given(capsys, monkeypatch):
-    from ptxdiff.conformance.cuda import NoDevice
+    from ptxdiff.conformance.fetch import NoDevice
 
     def nothing(*args, **more):
         raise NoDevice("no NVIDIA driver here")

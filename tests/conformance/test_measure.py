@@ -162,13 +162,13 @@ def test_a_campaign_survives_what_kills_a_worker():
 
 
 def test_a_campaign_without_a_device_says_so():
-    from ptxdiff.conformance.cuda import NoDevice
+    from ptxdiff.conformance.fetch import NoDevice
 
     with pytest.raises(NoDevice, match="nothing here"):
         campaign.run(["add.rn.f32"], campaign.Plan(seconds=1.0), device=_absent, workers=1)
 
 
 def _absent():
-    from ptxdiff.conformance.cuda import NoDevice
+    from ptxdiff.conformance.fetch import NoDevice
 
     raise NoDevice("nothing here")

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ptxdiff.emulator import PtxError, analyse, emulate
-from ptxdiff.emulator.analysis import dataflow
-from ptxdiff.emulator.analysis.dataflow import approximate_results
+from ptxdiff.emulator import PtxError, analyse, dataflow, emulate
 from ptxdiff.emulator.asm_block import assemble
 from ptxdiff.emulator.binding import contraction
+from ptxdiff.emulator.dataflow import approximate_results
 from ptxdiff.emulator.errors import (
     BindingError,
     ExecutionError,

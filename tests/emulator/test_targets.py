@@ -12,7 +12,7 @@ from ptxdiff.emulator.kernel import load
 from ptxdiff.emulator.kernel.run import Buffer, load_kernel, run_kernel
 from ptxdiff.emulator.limits import shared_memory
 from ptxdiff.emulator.targets import AskedTarget, ByAnswers, Requirement, Target, answers_alike
-from ptxdiff.emulator.text.header import without_header
+from ptxdiff.emulator.text.parser import without_header
 from ptxdiff.model.targets import KNOWN
 
 ALL = ("sm_75", *KNOWN)

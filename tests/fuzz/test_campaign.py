@@ -14,7 +14,7 @@ from ptxdiff.conformance import taught
 from ptxdiff.fuzz import files
 from ptxdiff.fuzz.assemblers import assembler
 from ptxdiff.fuzz.campaign import FuzzCampaign
-from ptxdiff.fuzz.execution import MachineCodeInterpreter, NotRead
+from ptxdiff.fuzz.execution import MachineCodeInterpreter, NotRead, emulated, expected, inputs_of, text_of
 from ptxdiff.fuzz.generate import program, shaped
 from ptxdiff.fuzz.judge import (
     Batch,
@@ -26,7 +26,6 @@ from ptxdiff.fuzz.judge import (
     interpreted_proof,
     prepared,
 )
-from ptxdiff.fuzz.oracle import emulated, expected, inputs_of, text_of
 from ptxdiff.fuzz.program import RandomProgram, Statement, Variable
 from ptxdiff.model.load import load
 from ptxdiff.sass.rows import ROWS

@@ -9,8 +9,8 @@ import pytest
 from ptxdiff.cli import main
 from ptxdiff.fuzz import refusals as changes
 from ptxdiff.fuzz.assemblers import assembler
+from ptxdiff.fuzz.execution import text_of
 from ptxdiff.fuzz.generate import FAMILIES
-from ptxdiff.fuzz.oracle import text_of
 from ptxdiff.fuzz.refusals import (
     CHANGES,
     EMULATOR,

@@ -10,8 +10,8 @@ import pytest
 
 from ptxdiff.fuzz import reduce
 from ptxdiff.fuzz.assemblers import assembler
+from ptxdiff.fuzz.execution import expected, inputs_of, text_of
 from ptxdiff.fuzz.generate import FAMILIES, FIRST, OF_WHOLE_WARPS, program, shaped
-from ptxdiff.fuzz.oracle import expected, inputs_of, text_of
 from ptxdiff.fuzz.program import RandomProgram, Statement, Variable
 from ptxdiff.fuzz.reduce import candidates, reduced, without
 from ptxdiff.triton.targets import assembler as bundled

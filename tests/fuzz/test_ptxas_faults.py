@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ptxdiff.fuzz.execution import THREADS, emulated
 from ptxdiff.fuzz.files import report
-from ptxdiff.fuzz.oracle import THREADS, emulated
 from tests.support.sass import fault_reports
 
 FAULTS = json.loads(Path(__file__).with_name("ptxas_faults.json").read_text())

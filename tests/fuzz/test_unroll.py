@@ -7,9 +7,9 @@ import pytest
 
 from ptxdiff.emulator import Buffer, PtxError, run_kernel
 from ptxdiff.emulator.machine import lockstep
+from ptxdiff.fuzz.execution import emulated, inputs_of, text_of
 from ptxdiff.fuzz.generate import FAMILIES, program
-from ptxdiff.fuzz.oracle import emulated, inputs_of, text_of
-from ptxdiff.fuzz.parsing import pieces_of
+from ptxdiff.fuzz.pieces import pieces_of
 from ptxdiff.fuzz.program import RandomProgram, Statement, Variable
 from ptxdiff.fuzz.reduce import ROUNDS, candidates, reduced, reduced_by_rounds, smaller, unrolled, unrolled_random
 

@@ -16,8 +16,8 @@ from ptxdiff.backends.emulator import EmulatorBackend
 from ptxdiff.backends.gpu_process import WatchedGpu
 from ptxdiff.fuzz import files
 from ptxdiff.fuzz.campaign import finding_of
+from ptxdiff.fuzz.execution import emulated, inputs_of, text_of
 from ptxdiff.fuzz.generate import program
-from ptxdiff.fuzz.oracle import emulated, inputs_of, text_of
 from ptxdiff.model.load import load
 from ptxdiff.model.variants import CaseError, ExpectedFailure
 from ptxdiff.processes.child import Device

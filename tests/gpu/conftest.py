@@ -8,8 +8,7 @@ import pytest
 @pytest.fixture(scope="module")
 def device():
     """The GPU at hand, for running instruction forms."""
-    from ptxdiff.conformance.cuda import NoDevice
-    from ptxdiff.conformance.fetch import Hardware
+    from ptxdiff.conformance.fetch import Hardware, NoDevice
 
     try:
         return Hardware()

@@ -86,8 +86,8 @@ def record_programs(recorder, args):
     """Random programs, as `ptxdiff fuzz` makes them."""
     from ptxdiff.emulator import PtxError
     from ptxdiff.fuzz.assemblers import assembler
+    from ptxdiff.fuzz.execution import inputs_of, text_of
     from ptxdiff.fuzz.generate import FAMILIES, program
-    from ptxdiff.fuzz.oracle import inputs_of, text_of
     from ptxdiff.model.targets import capability
     from ptxdiff.triton.targets import assembler as bundled
 
@@ -137,7 +137,7 @@ def record_findings(recorder, args):
 
     from ptxdiff.emulator import PtxError
     from ptxdiff.fuzz.assemblers import assembler
-    from ptxdiff.fuzz.oracle import emulated, inputs_of
+    from ptxdiff.fuzz.execution import emulated, inputs_of
     from ptxdiff.fuzz.program import BLOCK
     from ptxdiff.triton.targets import assembler as bundled
 
@@ -179,7 +179,7 @@ def findings_of(paths):
 
 def retargeted(text, target):
     """The module for another target, in a version of PTX that has it."""
-    from ptxdiff.fuzz.oracle import VERSION
+    from ptxdiff.fuzz.execution import VERSION
     from ptxdiff.model.targets import INTRODUCED, version_number
 
     stated = re.search(r"\.version\s+(\S+)", text)[1]

@@ -1,4 +1,4 @@
-"""The cost of a sweep's judge, as the kernel of `ptxdiff.sweep.fused` and as torch.compile makes it.
+"""The cost of a sweep's judge, as the kernel of `ptxdiff.sweep.fusion` and as torch.compile makes it.
 
 `python tests/gpu/sweep_compilers.py [NAME ...]` prints both. Sweeps do not use torch.compile.
 
@@ -55,7 +55,7 @@ def child(compiler, state, names):
 
     from ptxdiff.inputs.generated import Counted
     from ptxdiff.model.policies import policies
-    from ptxdiff.sweep.fused import kernels
+    from ptxdiff.sweep import kernels
     from ptxdiff.sweep.oracle import Oracle
 
     def oracle_of(name):

@@ -1,4 +1,4 @@
-"""The first pass of a sweep in registers (`ptxdiff.sweep.fused.registers`), beside the one in memory.
+"""The first pass of a sweep in registers (`ptxdiff.sweep.kernels`), beside the one in memory.
 
 `python tests/gpu/sweep_in_registers.py [NAME ...]` prints for each case of `sweep_speed` the milliseconds for 2^32
 inputs of a copy, of the first pass in memory (the variant's kernel, then the judge with the next inputs), of the kernel
@@ -26,8 +26,7 @@ from ptxdiff.inputs import input_sets
 from ptxdiff.jobs import Job, Setup
 from ptxdiff.model.derive import asm_form
 from ptxdiff.model.policies import policies
-from ptxdiff.sweep import dispatch
-from ptxdiff.sweep.fused import kernels
+from ptxdiff.sweep import dispatch, kernels
 from ptxdiff.sweep.oracle import Oracle
 from ptxdiff.sweep.result import ROW
 from ptxdiff.triton.elementwise import InlineAsm

@@ -24,10 +24,9 @@ from ptxdiff.model.policies import policies
 from ptxdiff.model.variants import asm
 from ptxdiff.references import arithmetic, conversion, exponential, reciprocal
 from ptxdiff.references.formats import E4M3, F16, F32
-from ptxdiff.sweep import dispatch
+from ptxdiff.sweep import dispatch, kernels
 from ptxdiff.sweep.device import stopwatch
 from ptxdiff.sweep.dispatch import sweep
-from ptxdiff.sweep.fused import kernels
 
 
 def to_e4m3(x):

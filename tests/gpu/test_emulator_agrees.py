@@ -67,7 +67,7 @@ def _job(loaded, name, target, setup, inputs):
 
 def test_every_setup_of_the_quick_plan(loaded, variant, part):
     """Approximate instructions are compared only on the generation whose special function unit the emulator has."""
-    from ptxdiff.backends.builds import unavailable
+    from ptxdiff.backends import unavailable
     from ptxdiff.backends.compiled import compile_job, run_compiled
     from ptxdiff.backends.gpu import GpuBackend, device_target
     from ptxdiff.emulator import of_generation

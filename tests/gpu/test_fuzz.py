@@ -5,11 +5,10 @@ import pytest
 from ptxdiff.backends import create
 from ptxdiff.fuzz.assemblers import assembler
 from ptxdiff.fuzz.campaign import FuzzCampaign, finding_of
-from ptxdiff.fuzz.execution import GpuRunner
+from ptxdiff.fuzz.execution import GpuRunner, text_of
 from ptxdiff.fuzz.files import write
 from ptxdiff.fuzz.generate import FAMILIES
 from ptxdiff.fuzz.judge import FuzzPlan
-from ptxdiff.fuzz.oracle import text_of
 from ptxdiff.fuzz.program import RandomProgram, Statement, Variable
 from ptxdiff.model.load import load
 from ptxdiff.model.targets import capability

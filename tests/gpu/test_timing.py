@@ -175,24 +175,24 @@ def test_the_clock_rates_of_the_device_are_recorded(session):
 
 def test_events_and_cupti_differ_by_a_constant():
     """Events add the time that they measure for an empty kernel."""
-    from ptxdiff.timing import timers
+    from ptxdiff.timing import session
 
-    flush = timers.Flush(torch.cuda.get_device_properties(0).L2_cache_size)
+    flush = session.Flush(torch.cuda.get_device_properties(0).L2_cache_size)
     x = torch.rand(1 << 25, device="cuda")
     y = torch.empty_like(x)
     launches = [lambda: y.copy_(x)] * 20
-    by_cupti, by_event = (sorted(t.times(launches)) for t in (timers.CuptiTimer(flush), timers.EventTimer(flush)))
+    by_cupti, by_event = (sorted(t.times(launches)) for t in (session.CuptiTimer(flush), session.EventTimer(flush)))
     assert 0 <= by_event[10] - by_cupti[10] < 2e-5
 
 
 def test_the_flush_empties_the_l2():
     """A small tensor that was just read is read again faster than after a flush."""
-    from ptxdiff.timing import timers
+    from ptxdiff.timing import session
 
     l2 = torch.cuda.get_device_properties(0).L2_cache_size
     x = torch.rand(l2 // 16, device="cuda")
-    cold = timers.EventTimer(timers.Flush(l2)).times([lambda: x.amax()] * 20)
-    warm = timers.EventTimer(lambda: x.amax()).times([lambda: x.amax()] * 20)
+    cold = session.EventTimer(session.Flush(l2)).times([lambda: x.amax()] * 20)
+    warm = session.EventTimer(lambda: x.amax()).times([lambda: x.amax()] * 20)
     assert sorted(warm)[10] < sorted(cold)[10]
 
 

@@ -13,7 +13,7 @@ from ptxdiff.inputs.sets import all_words, has_tuples
 from ptxdiff.inputs.words import constant_relations, constant_words, word_inputs
 from ptxdiff.model.constants import packs_in_code
 from ptxdiff.model.match import Domain
-from ptxdiff.model.ptx_variant import PtxVariant
+from ptxdiff.model.variants import PtxVariant
 from ptxdiff.references.formats import E2M1X2, F16, F32, U8, U16, U32
 
 

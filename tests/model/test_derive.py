@@ -8,8 +8,7 @@ import pytest
 from ptxdiff import Case, asm, emulate
 from ptxdiff.emulator.text.types import NARROW
 from ptxdiff.model.derive import DerivationError, asm_form, operand_bits, packs_of
-from ptxdiff.model.instruction import single_instruction
-from ptxdiff.model.variants import DERIVED_PACKS
+from ptxdiff.model.variants import DERIVED_PACKS, single_instruction
 from ptxdiff.references.formats import (
     BF16,
     BF16X2,

@@ -14,8 +14,7 @@ from ptxdiff.backends.emulator import EmulatorBackend
 from ptxdiff.cli.list import instructions
 from ptxdiff.jobs import Job, Setup
 from ptxdiff.model.identity.definition import definition
-from ptxdiff.model.ptx_variant import PtxVariant
-from ptxdiff.model.variants import CaseError, Variant
+from ptxdiff.model.variants import CaseError, PtxVariant, Variant
 from ptxdiff.references import arithmetic
 from ptxdiff.references.formats import F32
 from ptxdiff.triton.from_ptx import packed

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from ptxdiff.processes.fork import call_in_fork
+from ptxdiff.processes.pool import call_in_fork
 
 
 def test_a_closure_is_called_in_another_process():

@@ -12,9 +12,9 @@ pytest.importorskip("bitwuzla", reason="the extra `prove` is not installed")
 pytest.importorskip("z3", reason="the extra `prove` is not installed")
 
 from ptxdiff.conformance import taught
-from ptxdiff.proving import search, solving, translation
+from ptxdiff.proving import solving, translation
 from ptxdiff.proving import terms as t
-from ptxdiff.proving.search import TermFault
+from ptxdiff.proving.solving import TermFault
 from tests.support.proving.machine_code import by_hand, kernel, proved
 from tests.support.proving.machine_code import translation as of
 from tests.support.sass.fault_kernels import ABSOLUTE
@@ -100,7 +100,7 @@ IMAD.WIDE.U32 R2, R0, R1, c[0x0][0x220]
 STORE = "STG.E [R2.64], R4\nEXIT\n"
 
 
-def by(body: str) -> search.Verdict:
+def by(body: str) -> solving.Verdict:
     return proved(of(SUM, code=by_hand(body, 2)))
 
 

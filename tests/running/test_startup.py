@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from ptxdiff import plugin
-from ptxdiff.running import startup
+from ptxdiff.running import collection
 from ptxdiff.running.collection import VariantItem
 
 
@@ -28,7 +28,7 @@ class Plugins:
 def finished(monkeypatch, items, *, imported=False):
     """Whether garbage is collected less often after a collection of these items; the plugins that were unregistered."""
     seldom, plugins = [], Plugins("hypothesispytest")
-    monkeypatch.setattr(startup, "collect_seldom", lambda: seldom.append(True))
+    monkeypatch.setattr(collection, "collect_seldom", lambda: seldom.append(True))
     if imported:
         monkeypatch.setitem(sys.modules, "hypothesis", object())
     else:

@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 
 from ptxdiff.fuzz.assemblers import Ptxas, assembler
-from ptxdiff.fuzz.execution import MachineCodeInterpreter, NotRead
+from ptxdiff.fuzz.execution import THREADS, MachineCodeInterpreter, NotRead
 from ptxdiff.fuzz.judge import interpreted_proof
-from ptxdiff.fuzz.oracle import THREADS
 from tests.support.sass.fault_reports import target_of
 from tests.support.sass.ptxas_releases import release
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from ptxdiff.fuzz.assemblers import assembler
+from ptxdiff.fuzz.execution import text_of
 from ptxdiff.fuzz.generate import FAMILIES, program
-from ptxdiff.fuzz.oracle import text_of
 from ptxdiff.model.targets import capability
 from ptxdiff.sass.cubin import disassembled
 from ptxdiff.sass.scoreboards import accesses, early_uses

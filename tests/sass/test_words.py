@@ -8,8 +8,8 @@ import pytest
 
 from ptxdiff.backends import create
 from ptxdiff.fuzz.assemblers import assembler
+from ptxdiff.fuzz.execution import text_of
 from ptxdiff.fuzz.generate import FAMILIES, program
-from ptxdiff.fuzz.oracle import text_of
 from ptxdiff.model.targets import capability
 from ptxdiff.sass import words
 from ptxdiff.sass.cubin import MachineCode, disassembled, machine_codes

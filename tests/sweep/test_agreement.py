@@ -26,8 +26,12 @@ from ptxdiff.references.formats import (  # noqa: E402  # noqa: E402
     is_zero,
     sign,
 )
-from ptxdiff.sweep.domains import holds_on_tensors  # noqa: E402
-from ptxdiff.sweep.oracle import agrees, classify, doubtful  # noqa: E402
+from ptxdiff.sweep.oracle import (  # noqa: E402
+    agrees,
+    classify,
+    doubtful,
+    holds_on_tensors,
+)
 
 MATCHES = [
     exact(), exact(zero_sign="any"), ulp(1), ulp(2, overflow=True, underflow=True), ulp(3, zero_sign="any"),

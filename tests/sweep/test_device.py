@@ -16,8 +16,12 @@ from ptxdiff.judging.judge import judge  # noqa: E402
 from ptxdiff.model.case import Case  # noqa: E402
 from ptxdiff.model.match import Domain, absolute, exact, magnitude, ulp  # noqa: E402
 from ptxdiff.model.policies import policies  # noqa: E402
-from ptxdiff.model.ptx_variant import ptx  # noqa: E402
-from ptxdiff.model.variants import Meets, asm, either  # noqa: E402
+from ptxdiff.model.variants import (  # noqa: E402
+    Meets,
+    asm,
+    either,
+    ptx,
+)
 from ptxdiff.references import arithmetic, conversion  # noqa: E402
 from ptxdiff.references.formats import E2M1, E2M3X2, E4M3, F16  # noqa: E402
 from ptxdiff.sweep import OracleFault, device  # noqa: E402

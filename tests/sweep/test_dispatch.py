@@ -7,7 +7,7 @@ import pytest
 from ptxdiff.jobs import Outcome
 from ptxdiff.judging.judge import Judgement
 from ptxdiff.sweep import OracleFault, Swept, dispatch
-from ptxdiff.sweep.fused.translation import NotFused
+from ptxdiff.sweep.fusion import NotFused
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from ptxdiff.model.case import Case
 from ptxdiff.model.compilers import PtxasChoice
 from ptxdiff.model.variants import PlainVariant, asm
 from ptxdiff.references.formats import E2M3, F32
-from ptxdiff.sweep.fused.registers import OWN, asm_in_registers, own_chunks
+from ptxdiff.sweep.kernels import OWN, asm_in_registers, own_chunks
 
 
 def job_of(variant, output=F32, **setup):

@@ -11,19 +11,24 @@ from ptxdiff.records import ALONE, from_json, to_json
 from ptxdiff.timing import CannotTime
 from ptxdiff.timing.in_registers import (
     Arm,
+    Assembled,
     Lacks,
     LoopSamples,
     Measurements,
+    NotALoop,
+    Repeated,
     Untimed,
     arms,
+    assembled,
     carries,
     held_in,
+    loop_body,
     not_timed,
+    per_application,
     records_of,
     sampled,
 )
 from ptxdiff.triton.launch import _computation
-from ptxdiff.triton.registers import Assembled, NotALoop, Repeated, assembled, loop_body, per_application
 from ptxdiff.triton.targets import tool
 
 CASES = Path(__file__).parents[2] / "cases"

@@ -206,8 +206,8 @@ def device(monkeypatch):
     monkeypatch.setattr(timed, "_warm_up", lambda work: None)
     monkeypatch.setattr(timed, "Clocks", lambda gpu: None)
     monkeypatch.setattr(timed, "current", lambda: None)
-    monkeypatch.setattr(timed.timers, "timer", lambda size: (None, ""))
-    monkeypatch.setattr(timed.timers, "Flush", lambda size: None)
+    monkeypatch.setattr(timed, "timer", lambda size: (None, ""))
+    monkeypatch.setattr(timed, "Flush", lambda size: None)
     return timed
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ptxdiff.timing.timers import LostRecords, spans
+from ptxdiff.timing.session import LostRecords, spans
 
 START = 1_763_724_000_123_456_789  # nanoseconds since 1970, as CUPTI counts
 

@@ -2,7 +2,7 @@
 
 What ptxas would refuse is refused here, with the place in the text. Operations that the machine itself executes are
 bound by functions that other modules register with `binds`. A module that builds programs must import those modules
-(see `binding.moves`).
+(see `binding.operations`).
 """
 
 from __future__ import annotations

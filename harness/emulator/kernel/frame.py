@@ -47,7 +47,7 @@ def changed(access: Access, place: Place, values: Sequence[Array]) -> Array:
 class KernelFrame(MemoryFrame):
     """Threads of consecutive blocks and the memory that they access.
 
-    `refused`: the blocks that know from a response that a request to cancel a launch has failed (`launches`).
+    `refused`: the blocks that know from a response that a request to cancel a launch has failed (`grid.Launches`).
     `owed`: the lanes for which others of their warps wait in an exchange, with the error if they wait at a barrier
     instead. `tested`: of each mbarrier.test_wait, by its place in the text, the lanes that got a no although the phase
     was complete. `at_barriers`: which lanes wait at a barrier now.

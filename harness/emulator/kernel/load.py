@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import replace
 from functools import lru_cache
 
-from ptxdiff.emulator.binding import control, moves
+from ptxdiff.emulator.binding import operations
 from ptxdiff.emulator.binding.contraction import HOPPER, ROUNDED, Fuse, fused, rounded
 from ptxdiff.emulator.binding.program import Program
 from ptxdiff.emulator.errors import OperandError, TooLarge, UnsupportedOnTarget, only_own
@@ -21,12 +21,11 @@ from ptxdiff.emulator.kernel.warp import exchange, matrices, mma, scaled_mma, sp
 from ptxdiff.emulator.kernel.wgmma import multiply
 from ptxdiff.emulator.limits import BLOCK, BLOCK_THREADS, CLUSTER_BLOCKS, PARAMETERS
 from ptxdiff.emulator.targets import AnyTarget, ByAnswers, Target
-from ptxdiff.emulator.text.header import without_header
 from ptxdiff.emulator.text.nodes import Function, Module
-from ptxdiff.emulator.text.parser import parse_module
+from ptxdiff.emulator.text.parser import parse_module, without_header
 
 _LOADED = (
-    control, moves, memory_access, bulk, bulk, calls, launch_control, instructions, matrices, mbarrier,
+    operations, memory_access, bulk, calls, launch_control, instructions, matrices, mbarrier,
     scaled_mma, sparse_mma, sparse_scaled_mma, mma, allocation, commit, copies, loads, products, multiply, exchange,
 )  # fmt: skip
 """Modules that register the binders of all operations, and the runners of those that only kernels have."""

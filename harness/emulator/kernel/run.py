@@ -247,7 +247,7 @@ def judging_of(kernel: Kernel, threads: int, clusters: tuple[int, int, int] | No
 def orders_of(kernel: Kernel, grid: Sequence[int], threads: int) -> tuple[BlockOrder, ...]:
     """The orders in which a kernel runs on a grid of blocks of so many threads, the usual one first."""
     if any(step.kind == "launch_cancel" for step in kernel.program.steps):
-        return (TOGETHER,)  # its waves are an order of their own (`launches`)
+        return (TOGETHER,)  # its waves are an order of their own (`grid.Launches`)
     return orders(kernel.synchronises, waits(kernel.program), math.prod(grid), threads)
 
 

@@ -1,4 +1,4 @@
-"""Operations that the machine itself executes: vector moves and special registers. `binding.moves` binds their
+"""Operations that the machine itself executes: vector moves and special registers. `binding.operations` binds their
 operands."""
 
 from __future__ import annotations

@@ -11,7 +11,6 @@ from ptxdiff.emulator.facade import attribute_of
 
 if TYPE_CHECKING:
     from ptxdiff.emulator.text.conventions import CONVENTIONS, Convention, spelled
-    from ptxdiff.emulator.text.header import retargeted, without_header
     from ptxdiff.emulator.text.lexer import OPERAND, Token, tokenize
     from ptxdiff.emulator.text.llvmtext import expanded, without_places
     from ptxdiff.emulator.text.nodes import (
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
         declarations,
         instructions,
     )
-    from ptxdiff.emulator.text.parser import parse_asm, parse_module
+    from ptxdiff.emulator.text.parser import parse_asm, parse_module, retargeted, without_header
     from ptxdiff.emulator.text.types import TYPES, ScalarType
 
 _NAMES = {
@@ -40,10 +39,6 @@ _NAMES = {
         "CONVENTIONS",
         "Convention",
         "spelled",
-    ),
-    "header": (
-        "retargeted",
-        "without_header",
     ),
     "lexer": (
         "OPERAND",
@@ -75,6 +70,8 @@ _NAMES = {
     "parser": (
         "parse_asm",
         "parse_module",
+        "retargeted",
+        "without_header",
     ),
     "types": (
         "TYPES",

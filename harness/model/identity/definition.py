@@ -13,21 +13,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ptxdiff.locations import PACKAGE, REFERENCES
+from ptxdiff.locations import PACKAGE, REFERENCES, files_below
 from ptxdiff.model.case import Case
 from ptxdiff.model.compilers import compiler_of
 from ptxdiff.model.derive import asm_form, packs_of
 from ptxdiff.model.identity.code import digest_with_code
 from ptxdiff.model.identity.encoding import digest, without_encoding
-from ptxdiff.model.identity.folders import files_below
 from ptxdiff.model.policies import policies
-from ptxdiff.model.ptx_variant import PtxVariant
 from ptxdiff.model.variants import (
     AsmVariant,
     CaseError,
     KernelVariant,
     LaunchedVariant,
     PlainVariant,
+    PtxVariant,
     Variant,
     alternatives,
 )

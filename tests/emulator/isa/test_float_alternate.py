@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ptxdiff.emulator import emulate
-from ptxdiff.emulator.analysis.describe import analyse
+from ptxdiff.emulator.asm_block import analyse
 from ptxdiff.emulator.errors import OperandError, UndefinedBits, UnknownInstruction, UnsupportedOnTarget
 from tests.support.emulator.isa.forms import run
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ptxdiff.emulator import emulate
-from ptxdiff.emulator.analysis.describe import analyse
+from ptxdiff.emulator.asm_block import analyse
 from ptxdiff.emulator.errors import UndefinedBits, UnknownInstruction, UnsupportedOnTarget
 from tests.support.emulator.isa.forms import run
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from ptxdiff import emulate
-from ptxdiff.emulator.analysis.trace import trace
+from ptxdiff.emulator.asm_block import trace
 from ptxdiff.emulator.binding.packed import in_tritons_form
 from ptxdiff.emulator.errors import BindingError, PtxError
 from ptxdiff.emulator.text.conventions import spelled

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from ptxdiff.emulator import emulate
-from ptxdiff.emulator.analysis.dataflow import sharing
-from ptxdiff.emulator.analysis.describe import written_input
+from ptxdiff.emulator.asm_block import written_input
+from ptxdiff.emulator.dataflow import sharing
 from ptxdiff.emulator.errors import InputWritten
 
 X, Y = np.float32([1.0, 2.0]), np.float32([3.0, 4.0])
@@ -139,7 +139,7 @@ def test_blocks_of_many_operands_are_covered_in_bounded_work():
 
 
 def test_an_analysis_that_leaves_hazards_out_is_marked_incomplete(monkeypatch):
-    monkeypatch.setattr("ptxdiff.emulator.analysis.dataflow.HAZARDS", 2)
+    monkeypatch.setattr("ptxdiff.emulator.dataflow.HAZARDS", 2)
     text = "mov.u32 $0, $2; mov.u32 $1, $3; add.u32 $0, $0, $4;"
     found = sharing(text, "=r,=r,r,r,r")
     assert (len(found.hazards), found.complete) == (2, False)

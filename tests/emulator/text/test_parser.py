@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ptxdiff.emulator.binding import control, moves  # noqa: F401  they register binders
 from ptxdiff.emulator.binding.builder import Builder
 from ptxdiff.emulator.errors import BindingError, ParseError, PtxError
 from ptxdiff.emulator.targets import Target

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from ptxdiff.emulator import isa
-from ptxdiff.emulator.binding import control, moves  # noqa: F401  they register binders
 from ptxdiff.emulator.binding.builder import Builder
 from ptxdiff.emulator.errors import PtxError
 from ptxdiff.emulator.isa.forms import FORMS, Bound, Form

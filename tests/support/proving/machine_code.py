@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from ptxdiff.emulator import Buffer
-from ptxdiff.proving.search import ProofSearch, Verdict
+from ptxdiff.proving.solving import ProofSearch, Verdict
 from ptxdiff.proving.translation import AssembledKernel, prove_translation
 from ptxdiff.sass.cubin import MachineCode, Parameter, disassembled, machine_code
 from ptxdiff.triton.assemble import cubin_of

@@ -17,9 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from ptxdiff.fuzz.assemblers import Ptxas, assembler
-from ptxdiff.fuzz.execution import MachineCodeInterpreter, NotRead
+from ptxdiff.fuzz.execution import THREADS, MachineCodeInterpreter, NotRead, emulated, inputs_of, text_of
 from ptxdiff.fuzz.judge import interpreted_proof
-from ptxdiff.fuzz.oracle import THREADS, emulated, inputs_of, text_of
 from ptxdiff.fuzz.program import RandomProgram, Statement, Variable
 
 PROGRAMS = Path(__file__).parents[2] / "fuzz" / "ptxas_faults.json"

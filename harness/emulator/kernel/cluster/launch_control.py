@@ -17,8 +17,8 @@ from ptxdiff.emulator.isa.forms import Bound
 from ptxdiff.emulator.kernel.async_copy.bulk_in_flight import Coming
 from ptxdiff.emulator.kernel.async_copy.mbarrier import barrier_at, places
 from ptxdiff.emulator.kernel.builder import KernelBuilder
-from ptxdiff.emulator.kernel.cluster.launches import answers, response
 from ptxdiff.emulator.kernel.frame import KernelFrame
+from ptxdiff.emulator.kernel.grid import answers, response
 from ptxdiff.emulator.kernel.memory.access import address
 from ptxdiff.emulator.kernel.memory.space import Access
 from ptxdiff.emulator.machine.operations import runs

@@ -21,7 +21,7 @@ from ptxdiff.emulator.binding.program import ReadSlot
 from ptxdiff.emulator.kernel.memory import shared_access
 from ptxdiff.emulator.kernel.memory.happens_before import HappensBefore
 from ptxdiff.emulator.kernel.memory.proxy_fences import UNFENCED, ProxyFences, Writes
-from ptxdiff.emulator.kernel.memory.unit_marks import UnitStates
+from ptxdiff.emulator.kernel.memory.shared_access import UnitStates
 from ptxdiff.emulator.machine import forks
 from ptxdiff.emulator.numeric.vectorise import UNSIGNED, Array
 

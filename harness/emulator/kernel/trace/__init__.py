@@ -11,8 +11,7 @@ from ptxdiff.emulator.facade import attribute_of
 
 if TYPE_CHECKING:
     from ptxdiff.emulator.kernel.trace.observers import SeenOperand, ThreadStep, ThreadTrace, TooLong
-    from ptxdiff.emulator.kernel.trace.origins import LOCAL, SHARED, TENSOR, Focus, Stored, Taken
-    from ptxdiff.emulator.kernel.trace.product_origins import WARP
+    from ptxdiff.emulator.kernel.trace.origins import LOCAL, SHARED, TENSOR, WARP, Focus, Stored, Taken
     from ptxdiff.emulator.kernel.trace.thread import Launched, executed_steps, followed, storing_thread
 
 _NAMES = {
@@ -26,11 +25,11 @@ _NAMES = {
         "LOCAL",
         "SHARED",
         "TENSOR",
+        "WARP",
         "Focus",
         "Stored",
         "Taken",
     ),
-    "product_origins": ("WARP",),
     "thread": (
         "Launched",
         "executed_steps",

@@ -23,8 +23,10 @@ from ptxdiff.emulator.kernel.schedule import KernelScheduler
 from ptxdiff.emulator.kernel.tcgen05.loads import reached
 from ptxdiff.emulator.kernel.trace.origins import (
     TENSOR,
+    WARP,
     CopyTaken,
     Focus,
+    NotedProduct,
     OldTaken,
     OperandTaken,
     Origins,
@@ -33,8 +35,10 @@ from ptxdiff.emulator.kernel.trace.origins import (
     Taken,
     Takes,
     name_of,
+    of_tensor_cores,
+    of_warp,
+    of_warpgroup,
 )
-from ptxdiff.emulator.kernel.trace.product_origins import WARP, NotedProduct, of_tensor_cores, of_warp, of_warpgroup
 from ptxdiff.emulator.machine.frame import Frame
 from ptxdiff.emulator.numeric.vectorise import Array
 

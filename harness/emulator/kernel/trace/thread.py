@@ -88,7 +88,7 @@ def _run(launch: Launched, notes: KernelObserver, limit: float | None) -> None:
     """Run all blocks, one cluster after the other; of blocks without clusters only those that `notes` asks for.
 
     Blocks that communicate run together, as in `run_kernel` in the usual order. A kernel that cancels launches
-    (`launches`) does all work in its first cluster, unlike in `run_kernel`.
+    (`grid.Launches`) does all work in its first cluster, unlike in `run_kernel`.
     """
     cluster, deadline = launch.kernel.cluster, Deadline(limit)
     grid = KernelGrid(

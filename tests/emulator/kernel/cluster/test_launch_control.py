@@ -10,7 +10,7 @@ import pytest
 from ptxdiff.emulator import isa
 from ptxdiff.emulator.errors import ExecutionError, MemoryFault, OperandError, PtxError, UnsupportedOnTarget
 from ptxdiff.emulator.isa.forms import find
-from ptxdiff.emulator.kernel.cluster.launches import Launches
+from ptxdiff.emulator.kernel.grid import Launches
 from ptxdiff.emulator.kernel.run import Buffer, load_kernel, run_kernel
 from ptxdiff.emulator.kernel.trace.thread import Launched, followed, storing_thread
 from ptxdiff.emulator.targets import Target

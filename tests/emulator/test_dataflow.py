@@ -2,7 +2,7 @@
 
 import pytest
 
-from ptxdiff.emulator.analysis.dataflow import approximate_results, approximate_tensors
+from ptxdiff.emulator.dataflow import approximate_results, approximate_tensors
 from ptxdiff.emulator.kernel.load import load_kernel
 
 RCP, EX2 = "rcp.approx.f32", "ex2.approx.f32"

@@ -19,10 +19,9 @@ import torch
 from numpy.typing import NDArray
 from torch.overrides import TorchFunctionMode
 
-from ptxdiff.arguments import MOST_POINTED, LaunchError
 from ptxdiff.emulator import HOPPER, KERNEL_SECONDS, Target, pointed_address, shared_memory
 from ptxdiff.extras import require
-from ptxdiff.launcher import Emulated, emulated, first_that_runs
+from ptxdiff.launcher import MOST_POINTED, Emulated, LaunchError, emulated, first_that_runs
 from ptxdiff.model.targets import capability, normal
 
 

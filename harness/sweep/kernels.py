@@ -1,6 +1,6 @@
 """Triton kernels for a sweep: tallies of rows, the mask of flagged inputs, and the inputs.
 
-Each kernel's text is generated for one oracle from its graph (`ptxdiff.sweep.fused.translation`) and compiled by
+Each kernel's text is generated for one oracle from its graph (`ptxdiff.sweep.fusion`) and compiled by
 Triton, whose disk cache serves later processes. Tests compare the kernels with the plain oracle.
 """
 
@@ -15,12 +15,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ptxdiff.inputs.generated import Counted, Generator
+from ptxdiff.emulator import PtxError, sharing
+from ptxdiff.inputs import InputSet
+from ptxdiff.inputs.generated import Counted, CountedTuples, Generator
 from ptxdiff.jobs import Job
+from ptxdiff.judging.offenders import judged_padding
+from ptxdiff.model.compilers import compiler_of
+from ptxdiff.model.derive import DerivationError, asm_form, compiled_form
 from ptxdiff.model.identity import digest_with_code
 from ptxdiff.model.identity.definition import definition
+from ptxdiff.model.variants import AsmVariant
 from ptxdiff.references.formats import Format
-from ptxdiff.sweep.fused.translation import RANGES, TRACED, Body, NotFused, Slots, Value, within
+from ptxdiff.sweep.fusion import RANGES, TRACED, Body, NotFused, Slots, Value, within
 from ptxdiff.sweep.oracle import NEAR, PLACES, Oracle, numbers
 from ptxdiff.sweep.result import ROW
 from ptxdiff.triton.elementwise import InlineAsm
@@ -105,7 +111,7 @@ def _compiled_text(text: str) -> Any:
     """The kernel of a source text, which Triton reads through `linecache`."""
     name = f"<sweep {hash(text):x}>"
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
-    namespace: dict[str, Any] = {"__name__": "ptxdiff.sweep.fused.kernels"}
+    namespace: dict[str, Any] = {"__name__": "ptxdiff.sweep.kernels"}
     exec(compile(text, name, "exec"), namespace)
     return namespace["kernel"]
 
@@ -377,7 +383,7 @@ def tally_of(oracle: Oracle, ahead: Sequence[str] = (), chunk: int = 0) -> Calla
 
 
 def histogram_of(oracle: Oracle) -> Callable[..., Tensor]:
-    """`ptxdiff.sweep.fused.kernels.Tools.histogram` as a kernel. Raises NotFused."""
+    """`ptxdiff.sweep.kernels.Tools.histogram` as a kernel. Raises NotFused."""
     kernel, floats = histogram_kernel(oracle, number_bits(oracle)), len(oracle.floats)
 
     def histogram(first: Tensor, rows: Tensor, *units: Tensor) -> Tensor:
@@ -492,3 +498,74 @@ def _fused(make: Callable[[], Callable[..., Any]], plain: Callable[..., Any]) ->
         return made[0](*tensors)
 
     return call
+
+
+# ---- A sweep's first pass without memory: one kernel makes the inputs, runs the asm, and tallies its results ---------
+#
+# It is another kernel than the variant's, so it serves only asm whose results are the same in every kernel, and the
+# variant's own kernel runs on a part of the inputs, where both must give the same tallies (`OWN`).
+
+OWN = 32
+"""Of so many chunks one runs as the variant's own kernel, beside those with special values.
+
+With chunks of 2^23 inputs and a float32 input each has one sign and exponent, so 19 of 512 compare both kernels in as
+many places as 19 of 256 did, with half as many inputs.
+"""
+
+
+def own_chunks(chunks: int) -> list[int]:
+    """The chunks that run as the variant's own kernel.
+
+    In sets that count, zeros, subnormals, infinities and NaNs lie at both ends and on both sides of the middle.
+    """
+    ends = {0, chunks // 2 - 1, chunks // 2, chunks - 1}
+    spread = (k + k // OWN * 5 % OWN for k in range(0, chunks, OWN))
+    return sorted({k for k in (*ends, *spread) if 0 <= k < chunks})
+
+
+def asm_in_registers(job: Job, inputs: InputSet) -> InlineAsm | None:
+    """The asm of a job, if its results cannot depend on the kernel around it; else None.
+
+    They could by registers that an output shares with an input, by special registers, by products and sums that ptxas
+    may fuse, by another assembler or Triton build, and in a loop. Of inputs in which neighbours belong together, such
+    as words of packs, the kernel would make other ones.
+    """
+    variant, setup = job.variant, job.setup
+    if not isinstance(variant, AsmVariant) or isinstance(inputs.generator, CountedTuples) or inputs.group > 1:
+        return None
+    if setup.context != "straight" or setup.fusion or setup.assembler is not None:
+        return None
+    if compiler_of(job.case, variant) or judged_padding(job.case):
+        return None
+    try:
+        form = asm_form(job.case, variant, setup.pack)
+        if "%" in form.text or sharing(form.text, form.constraints).hazards:
+            return None
+        form = compiled_form(job.case, form)
+    except (DerivationError, PtxError):
+        return None
+    return InlineAsm(form.text, form.constraints, form.pack)
+
+
+def sweep_in_registers(asm: InlineAsm, oracle: Oracle) -> Callable[[Tensor, int], Tensor]:
+    """A function of the number of the first input and of a number of rows. It returns `Oracle.tally` of these rows.
+
+    The first call makes the kernel, and raises NotFused if none can be made.
+    """
+
+    @functools.cache
+    def kernel() -> RowKernel:
+        return tally_in_registers(oracle, number_bits(oracle), asm)
+
+    def tallies(first: Tensor, rows: int) -> Tensor:
+        table = torch.empty((len(oracle.names), rows), dtype=torch.int64, device=first.device)
+        kernel()(rows, first, table)
+        return table
+
+    return tallies
+
+
+def rows_of(chunks: Sequence[int], size: int) -> Tensor:
+    """The numbers of the rows of some chunks of `size` inputs each: int64."""
+    each = size // ROW
+    return torch.cat([torch.arange(k * each, (k + 1) * each) for k in chunks])

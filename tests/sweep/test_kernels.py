@@ -27,9 +27,9 @@ from ptxdiff.references import (  # noqa: E402
     reciprocal,
 )
 from ptxdiff.references.formats import BF16, E2M1X2, E4M3, E4M3X2, F16, F16X2, F32, U8, U16, pack  # noqa: E402
-from ptxdiff.sweep.fused import kernels, translation  # noqa: E402
-from ptxdiff.sweep.fused.translation import Body, NotFused  # noqa: E402
-from ptxdiff.sweep.oracle import DROPPED, NEAR, PLACES, Oracle, by_bin, numbers  # noqa: E402  # noqa: E402
+from ptxdiff.sweep import fusion, kernels  # noqa: E402
+from ptxdiff.sweep.fusion import Body, NotFused  # noqa: E402
+from ptxdiff.sweep.oracle import DROPPED, NEAR, PLACES, Oracle, by_bin, numbers  # noqa: E402
 from ptxdiff.sweep.result import ROW  # noqa: E402
 from ptxdiff.triton.elementwise import InlineAsm  # noqa: E402
 from tests.support.sampling import only  # noqa: E402
@@ -389,7 +389,6 @@ def test_narrowed_integers_are_the_int64_ones(name):
 
 
 def test_a_wrong_narrowing_is_detected(monkeypatch):
-    for module in (translation, translation):
-        monkeypatch.setattr(module, "register", lambda bounds: "int32")
+    monkeypatch.setattr(fusion, "register", lambda bounds: "int32")
     with pytest.raises(AssertionError, match="Arrays are not equal"):
         test_narrowed_integers_are_the_int64_ones("signed and unsigned")

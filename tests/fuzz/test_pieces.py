@@ -6,9 +6,9 @@ import pytest
 from ptxdiff.emulator import Buffer, PtxError, run_kernel
 from ptxdiff.emulator.machine import lockstep
 from ptxdiff.emulator.text import parse_module
+from ptxdiff.fuzz.execution import emulated, inputs_of, text_of
 from ptxdiff.fuzz.generate import FAMILIES, program
-from ptxdiff.fuzz.oracle import emulated, inputs_of, text_of
-from ptxdiff.fuzz.parsing import UnsupportedCode, pieces_of
+from ptxdiff.fuzz.pieces import UnsupportedCode, pieces_of
 from ptxdiff.fuzz.reduce import nearest, nothing, reduced, settled, smaller
 
 TARGET = "sm_90a"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ptxdiff.model.identity.folders import files_below
+from ptxdiff.locations import files_below
 
 NAMES = ("b.py", "a/z.py", "a-b/c.py", "a.py", "a/b/c.txt", "a/__pycache__/z.pyc", ".hidden/x.py", "é.py", "A.py")
 

@@ -19,8 +19,7 @@ from ptxdiff import Case, asm
 from ptxdiff.model.match import Domain, exact
 from ptxdiff.proving import definitions, queries, solving
 from ptxdiff.proving import terms as t
-from ptxdiff.proving.search import SHORT, ProofSearch, Verdict
-from ptxdiff.proving.solving import SolverAnswer, SolverFault
+from ptxdiff.proving.solving import SHORT, ProofSearch, SolverAnswer, SolverFault, Verdict
 from ptxdiff.proving.verdicts import prove
 from ptxdiff.references.formats import U32
 

@@ -1,1 +1,0 @@
-"""Make one Triton kernel of a reference and its policies, which judges on the device."""
