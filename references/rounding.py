@@ -101,6 +101,16 @@ def observing(observer: Observer) -> Iterator[None]:
         _observers.active.pop()
 
 
+@contextlib.contextmanager
+def unobserved() -> Iterator[None]:
+    """Within this block no observer is called."""
+    before, _observers.active = _observers.active, []
+    try:
+        yield
+    finally:
+        _observers.active = before
+
+
 def _observed(
     fmt: Format, function: Callable[..., Tensor], values: tuple[Any, ...], rounding: Rounding, rest: dict[str, Any]
 ) -> Tensor:

@@ -205,3 +205,9 @@ def in_slots(fmt: Format, codes: Codes) -> Codes:
     """Storage units with the codes in the first slot, and in each following slot the codes of the row before."""
     units: Codes = np.bitwise_or.reduce([np.roll(codes, k) << (k * fmt.slot_bits) for k in range(fmt.codes_per_unit)])
     return units
+
+
+def repeated(fmt: Format, codes: Codes) -> NDArray[np.generic]:
+    """Storage units with one code in all their slots."""
+    units: Codes = np.bitwise_or.reduce([codes << (k * fmt.slot_bits) for k in range(fmt.codes_per_unit)])
+    return units.astype(fmt.numpy_dtype())

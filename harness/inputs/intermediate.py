@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxdiff.inputs.edges import edge_units, ends, in_slots
+from ptxdiff.inputs.edges import edge_units, ends, in_slots, repeated
 from ptxdiff.model.arguments import codes_of
 from ptxdiff.model.case import Case
 from ptxdiff.model.reference import ReferenceFault, apply_reference, runs_on_host
@@ -38,6 +38,9 @@ _KEPT = {"quick": 12, "full": 96, "exhaustive": 96}
 
 _CHOICE = 8
 """Rows among which one is chosen: one whose output depends on the step, if there is one."""
+_FEWER = 64
+_OTHERS = 256
+"""Where rows have a rank: of one in FEWER, OTHERS rows are made with other significands."""
 _STEPS = 4
 """Roundings of one reference that are solved, the first ones."""
 _REFERENCES = 4
@@ -72,7 +75,7 @@ def intermediate_inputs(
     rows: list[list[Codes]] = []
     distinct = list({id(r): r for given in references for r in alternatives(given)}.values())
     for reference in [r for r in distinct if not runs_on_host(r) and not hasattr(r, "made_of")][:_REFERENCES]:
-        search = _StepSearch(case, reference, formats, rng, inside, _ROWS[effort], _KEPT[effort])
+        search = StepSearch(case, reference, formats, rng, inside, _ROWS[effort], _KEPT[effort])
         try:
             rows += search.found(more)
         except ReferenceFault:  # other sets show where it raises
@@ -81,8 +84,13 @@ def intermediate_inputs(
     return [in_slots(f, c) for f, c in zip(formats.values(), columns, strict=True)]
 
 
-class _StepSearch:
-    """The search for one reference. kept: rows of each kind."""
+class StepSearch:
+    """The search for one reference. kept: rows of each kind.
+
+    accepted: references of which each gives results that pass. If there are some, only rows are kept on which another
+    rounding gives what none of them does. rank: three numbers for each row of codes by input: preferred are rows with a
+    low first one, and by turns rows with a low sum. The second is of the result of a step, the third of its operands.
+    """
 
     def __init__(
         self,
@@ -93,9 +101,11 @@ class _StepSearch:
         inside: Inside,
         rows: int,
         kept: int,
+        accepted: Sequence[Reference] = (),
+        rank: Callable[[list[Codes]], tuple[NDArray[np.float64], ...]] | None = None,
     ) -> None:
         self.case, self.reference, self.formats, self.rng, self.inside = case, reference, formats, rng, inside
-        self.rows, self.kept = rows, kept
+        self.rows, self.kept, self.accepted, self.rank = rows, kept, accepted, rank
         self.singles = [f.single for f in formats.values()]
 
     def found(self, more: Callable[[], Sequence[Codes]]) -> list[list[Codes]]:
@@ -127,10 +137,16 @@ class _StepSearch:
 
     # ---- The reference, observed -----------------------------------------------------------------------------
 
-    def _seen(self, columns: list[Codes], at: int = -1, other: Callable[..., Any] | None = None) -> _Seen:
-        """Evaluate the reference. other: replaces the result of rounding number `at`: of its format, its mode and a
-        function that rounds, it makes codes. Rows outside of `where=` get the results of another row."""
-        units = {n: _repeated(f, c) for (n, f), c in zip(self.formats.items(), columns, strict=True)}
+    def _seen(
+        self,
+        columns: list[Codes],
+        at: int = -1,
+        other: Callable[..., Any] | None = None,
+        reference: Reference | None = None,
+    ) -> _Seen:
+        """Evaluate the reference, or another one. other: replaces the result of rounding number `at`: of its format,
+        its mode and a function that rounds, it makes codes. Rows outside of `where=` get the results of another row."""
+        units = {n: repeated(f, c) for (n, f), c in zip(self.formats.items(), columns, strict=True)}
         count = len(columns[0])
         inside = self.inside(units)
         if not inside.any():
@@ -148,7 +164,7 @@ class _StepSearch:
             return result
 
         with observing(observer):
-            answer = apply_reference(self.case, self.reference, codes_of(self.case.inputs, units))
+            answer = apply_reference(self.case, reference or self.reference, codes_of(self.case.inputs, units))
         rows = [c.reshape(count, -1) for c in answer.values() if c.size and c.size % count == 0]
         if not rows:  # outputs of other sizes, such as a count of executions
             return _Seen(np.zeros((count, 1), dtype=np.int64), [], inside)
@@ -191,10 +207,19 @@ class _StepSearch:
         return np.argsort(rank, kind="stable")[: self.rows]
 
     def _of_step(self, base: list[Codes], k: int) -> list[list[Codes]]:
+        every, targets = self._candidates(base, k)
+        if self.rank is not None:
+            _, results, _ = self.rank(every)
+            best = np.argsort(results - 4.0 * self._telling_roundings(every, k).any(axis=0), kind="stable")
+            best = best[: self.rows // _FEWER]
+            others = self._others([c[best] for c in every], k)
+            every = [np.concatenate([a, b]) for a, b in zip(every, others, strict=True)]
+        return self._selected(every, k, targets)
+
+    def _candidates(self, base: list[Codes], k: int) -> tuple[list[Codes], Codes]:
+        """Rows on both sides of boundaries of rounding k, and the boundaries as ordinals of its results."""
         seen = self._seen(base)
-        _, codes = seen.steps[k]
-        assert codes is not None
-        column = self.rng.integers(0, codes.shape[1], len(codes))  # the code of a row that is solved
+        column = self._column(seen, k)
         below, above = self._boundaries(base, seen, k, column)
         solvable = np.flatnonzero(below != above)
         candidates = [base]
@@ -204,9 +229,36 @@ class _StepSearch:
             candidates += self._solved(rows, k, column[solvable], moving, above[solvable])
             candidates += self._later(rows, k)
         every = [np.concatenate([c[j] for c in candidates]) for j in range(len(self.singles))]
-        whole = self._seen(every)
-        every = [c[whole.inside] for c in every]
-        return self._selected(every, k, np.concatenate([below[solvable], above[solvable]]))
+        inside = self._seen(every).inside
+        return [c[inside] for c in every], np.concatenate([below[solvable], above[solvable]])
+
+    def _column(self, seen: _Seen, k: int) -> Codes:
+        """Of each row the code of rounding k that is solved."""
+        _, codes = seen.steps[k]
+        assert codes is not None
+        return self.rng.integers(0, codes.shape[1], len(codes))
+
+    def _others(self, best: list[Codes], k: int) -> list[Codes]:
+        """Rows that reach the same boundaries of rounding k with other significands, half of them near two."""
+        seen = self._seen(best)
+        column = self._column(seen, k)
+        below, above = self._boundaries(best, seen, k, column)
+        chosen = np.repeat(np.flatnonzero(below != above), _OTHERS)
+        moving = np.arange(len(chosen)) % len(self.singles)
+        rows = []
+        for j, (fmt, codes) in enumerate(zip(self.singles, best, strict=True)):
+            given = codes[chosen]
+            if fmt.is_float and fmt.code_bits > 8:
+                bits = fmt.mantissa_bits + fmt.ignored_bits
+                digits = self.rng.integers(0, 1 << bits, len(chosen))
+                digits = np.where(self.rng.random(len(chosen)) < 0.5, digits, digits >> 3 ^ (1 << bits) - 1)
+                other = given >> bits << bits | digits >> fmt.ignored_bits << fmt.ignored_bits
+                given = np.where(moving == j, given, other)
+            rows.append(given)
+        solved = self._solved(rows, k, column[chosen], moving, above[chosen]) if len(chosen) else [best]
+        every = [np.concatenate([c[j] for c in solved]) for j in range(len(self.singles))]
+        inside = self._seen(every).inside
+        return [c[inside] for c in every]
 
     def _boundaries(self, base: list[Codes], seen: _Seen, k: int, column: Codes) -> tuple[Codes, Codes]:
         """For each row two neighbouring results of rounding k, as ordinals, between which the output changes; equal
@@ -321,28 +373,52 @@ class _StepSearch:
 
     def _selected(self, every: list[Codes], k: int, targets: Codes) -> list[list[Codes]]:
         """Rows on which another rounding of step k changes the output, and rows at the boundaries of later steps."""
-        seen = self._seen(every)
-        fmt, codes = seen.steps[k]
+        fmt, codes = self._seen(every).steps[k]
         assert codes is not None
-        chosen = [np.isin(ordinal(fmt, codes), targets).any(axis=1)]
-        for other in _other_roundings(fmt):
-            try:
-                chosen.append((self._seen(every, k, other).outputs != seen.outputs).any(axis=1))
-            except ReferenceFault:  # a mode that the format does not have
-                continue
+        chosen = list(self._telling_roundings(every, k))
+        wanted = [self.kept] * len(chosen)
+        if not self.accepted:
+            chosen.insert(0, np.isin(ordinal(fmt, codes), targets).any(axis=1))
+            wanted.insert(0, 4 * self.kept)
+        rank = None
+        if self.rank is not None:  # by turns the first of each order
+            far, results, operands = self.rank(every)
+            orders = (far, far + results + operands)
+            rank = np.minimum(*(np.argsort(np.argsort(order, kind="stable")) for order in orders))
         keep: Codes = np.zeros(0, dtype=np.int64)
-        for n, mask in enumerate(chosen):
+        for mask, count in zip(chosen, wanted, strict=True):
             places = self.rng.permutation(np.flatnonzero(mask))
-            keep = np.concatenate([keep, places[: self.kept * (4 if n == 0 else 1)]])
+            if rank is not None:
+                places = places[np.argsort(rank[places], kind="stable")]
+            keep = np.concatenate([keep, places[:count]])
         keep = np.unique(keep)
         return [[c[keep] for c in every]] if len(keep) else []
+
+    def _telling_roundings(self, every: list[Codes], k: int) -> NDArray[np.bool_]:
+        """For each other rounding of step k the rows on which it gives an output that does not pass."""
+        passing = [self._seen(every), *(self._seen(every, reference=r) for r in self.accepted)]
+        fmt, _ = passing[0].steps[k]
+        telling = []
+        for other in _in_other_modes() if self.accepted else _other_roundings(fmt):
+            try:
+                outputs = self._seen(every, k, other).outputs
+            except ReferenceFault:  # a mode that the format does not have
+                continue
+            telling.append(np.all([(outputs != one.outputs).any(axis=1) for one in passing], axis=0))
+        return np.array(telling, dtype=np.bool_).reshape(len(telling), len(every[0]))
+
+
+def _in_other_modes() -> list[Callable[..., Any]]:
+    """Other results of one rounding: in each mode."""
+
+    def in_mode(mode: Rounding) -> Callable[..., Any]:
+        return lambda fmt, rounding, rounded, result: rounded(fmt, mode)
+
+    return [in_mode(mode) for mode in ROUNDINGS]
 
 
 def _other_roundings(fmt: Format) -> list[Callable[..., Any]]:
     """Other results of one rounding: in each mode, and by way of another format."""
-
-    def in_mode(mode: Rounding) -> Callable[..., Any]:
-        return lambda fmt, rounding, rounded, result: rounded(fmt, mode)
 
     def by_way_of(middle: Format) -> Callable[..., Any]:
         def twice(fmt: Format, rounding: Rounding, rounded: Rounded, result: Any) -> Any:
@@ -352,8 +428,7 @@ def _other_roundings(fmt: Format) -> list[Callable[..., Any]]:
 
         return twice
 
-    roundings = [in_mode(mode) for mode in ROUNDINGS]
-    return roundings + [by_way_of(f) for f in _THROUGH if f is not fmt and f.precision != fmt.precision]
+    return _in_other_modes() + [by_way_of(f) for f in _THROUGH if f is not fmt and f.precision != fmt.precision]
 
 
 def _ordinary(fmt: Format, count: int, rng: Rng) -> Codes:
@@ -380,9 +455,3 @@ def _floats(fmt: Format, count: int, rng: Rng) -> Codes:
     codes: Codes = fmt.bias + rng.integers(-span, span) << shift | digits
     negative = rng.integers(0, 2, count) if fmt.has_sign else np.zeros(count, np.int64)
     return codes | negative << fmt.sign_shift
-
-
-def _repeated(fmt: Format, codes: Codes) -> NDArray[np.generic]:
-    """Storage units with one code in all their slots."""
-    units: Codes = np.bitwise_or.reduce([codes << (k * fmt.slot_bits) for k in range(fmt.codes_per_unit)])
-    return units.astype(fmt.numpy_dtype())

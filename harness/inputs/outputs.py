@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxdiff.inputs.edges import between_integers, edge_units, ends, in_slots, spread
+from ptxdiff.inputs.edges import between_integers, edge_units, ends, in_slots, repeated, spread
 from ptxdiff.model.arguments import codes_of, format_of
 from ptxdiff.model.case import Case
 from ptxdiff.model.reference import ReferenceFault, apply_reference
@@ -152,7 +152,7 @@ class _Search:
     def _answers(self, columns: list[Codes]) -> list[Codes]:
         """The reference's codes by output, a row for each input; rows that `where=` excludes hold `_OUTSIDE`."""
         self.last = columns
-        units = {n: _repeated(f, c) for (n, f), c in zip(self.formats.items(), columns, strict=True)}
+        units = {n: repeated(f, c) for (n, f), c in zip(self.formats.items(), columns, strict=True)}
         count = len(columns[0])
         inside = self.inside(units)
         if not inside.any():
@@ -327,9 +327,3 @@ def _joined(parts: list[_Intervals]) -> _Intervals:
 def _code(fmt: Format, places: Codes) -> Codes:
     codes: Codes = from_ordinal(fmt, places)
     return codes
-
-
-def _repeated(fmt: Format, codes: Codes) -> NDArray[np.generic]:
-    """Storage units with one code in all their slots."""
-    units: Codes = np.bitwise_or.reduce([codes << (k * fmt.slot_bits) for k in range(fmt.codes_per_unit)])
-    return units.astype(fmt.numpy_dtype())

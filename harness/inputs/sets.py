@@ -19,6 +19,7 @@ from ptxdiff.inputs.intermediate import intermediate_inputs
 from ptxdiff.inputs.outputs import output_inputs
 from ptxdiff.inputs.patterns import combinations, neighbour_inputs, pattern_inputs, special_units
 from ptxdiff.inputs.rounding import rounding_inputs, sticky_inputs
+from ptxdiff.inputs.through import through_inputs
 from ptxdiff.inputs.ties import tie_codes
 from ptxdiff.inputs.together import made_together
 from ptxdiff.inputs.words import constant_pairs, constant_relations, constant_words, word_inputs
@@ -45,6 +46,8 @@ CHUNK = 1 << 20
 
 _WORDS_SEED = 0
 """The seed of the sets of tuples: a name does not change them, so that it changes no verdict on what a pack reads."""
+_THROUGH_SEED = 0
+"""The same of inputs for roundings after an approximate step."""
 _THRESHOLD_ROWS = 768
 """Inputs beside the reference's thresholds that fill whole tuples."""
 
@@ -258,6 +261,7 @@ def _make(case: Case, case_name: str, effort: str) -> Iterator[InputSet]:
             (f"outputs{size}/1", lambda rng: output_inputs(case, formats, effort, rng, inside)),
             (f"rounding{size}/1", lambda rng: rounding_inputs(formats, results, effort, rng)),
             (f"intermediate{size}/1", lambda rng: _intermediate(case, formats, results, effort, rng, inside)),
+            (f"through{size}/1", lambda rng: _through(case, formats, results, effort, rng, inside)),
             (f"sticky{size}/2", lambda rng: sticky_inputs(formats, results, effort, rng)),
             ("patterns/1", lambda rng: pattern_inputs(formats, rng)),
             (f"random{size}/1", lambda rng: [_random(f, _RANDOM[effort], rng) for f in formats.values()]),
@@ -265,7 +269,7 @@ def _make(case: Case, case_name: str, effort: str) -> Iterator[InputSet]:
     domain = None if case.domain is None else inside
     builders.append(("neighbours/1", lambda rng: neighbour_inputs(formats, rng, domain)))
     for name, build in builders:
-        seed = seed_of(case_name, name)
+        seed = _THROUGH_SEED if name.startswith("through") else seed_of(case_name, name)
         made = _listed(name, seed, formats, build(np.random.default_rng(seed)), case.domain)
         if made.count:
             yield made
@@ -353,12 +357,29 @@ def _intermediate(
 ) -> list[Codes]:
     """Inputs at the boundaries of roundings in the case's reference and in its variants'."""
     references = [case.reference, *(v.reference for v in case.variants.values() if v.reference is not None)]
-    alone = all(f.codes_per_unit == 1 for f in formats.values())
-
-    def ties() -> list[Codes]:
-        return rounding_inputs(formats, [*results, F32, F16, BF16], "quick", rng) if alone else []
-
+    ties = functools.partial(_ties_of_products, formats, results, rng)
     return intermediate_inputs(case, references, formats, effort, rng, inside, ties)
+
+
+def _through(
+    case: Case,
+    formats: Mapping[str, Format],
+    results: Sequence[Format],
+    effort: str,
+    rng: np.random.Generator,
+    inside: Callable[[Units], NDArray[np.bool_]],
+) -> list[Codes]:
+    """Inputs at the boundaries of roundings after the approximate steps of policies."""
+    ties = functools.partial(_ties_of_products, formats, results, rng)
+    return through_inputs(case, formats, effort, rng, inside, ties)
+
+
+def _ties_of_products(
+    formats: Mapping[str, Format], results: Sequence[Format], rng: np.random.Generator
+) -> list[Codes]:
+    """Codes of products, quotients and sums that tie, in the formats in which they may be computed."""
+    alone = all(f.codes_per_unit == 1 for f in formats.values())
+    return rounding_inputs(formats, [*results, F32, F16, BF16], "quick", rng) if alone else []
 
 
 def _hard(case: Case, formats: Mapping[str, Format]) -> list[Codes]:

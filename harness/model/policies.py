@@ -209,6 +209,7 @@ class _Specification:
         through.runs_on = getattr(reference, "runs_on", "torch")  # type: ignore[attr-defined]
         through.made_of = tuple(f for s, _ in steps for f in (s.step, s.then))  # type: ignore[attr-defined]
         through.exact = all(offset == 0 for offset, _ in readings)  # type: ignore[attr-defined]
+        through.offsets = tuple(offset for offset, _ in readings)  # type: ignore[attr-defined]
         through.__qualname__ = f"{getattr(reference, '__qualname__', 'reference')}, its through="
         return through
 

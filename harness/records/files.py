@@ -214,6 +214,10 @@ _FOREIGN = {
     b"\xef\xbb\xbf": "a byte order mark stands before the first line; restore the file as it was written",
     b"\xff\xfe": "UTF-16, and records are UTF-8; restore the file as it was written",
     b"\xfe\xff": "UTF-16, and records are UTF-8; restore the file as it was written",
+    b'{"record":"digests"': (
+        "a file of a baseline, with digests of accepted results; it is no run. Name the records of a run (`ptxdiff run "
+        "CASES --records FILE` writes them), and compare them with the baseline: ptxdiff gate FILE --baseline FOLDER"
+    ),
 }
 
 

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from ptxdiff.cli import main
-from ptxdiff.gating import baseline
+from ptxdiff.gating import baseline, digests
 from ptxdiff.gating.gate import ACCEPTED, CORRECTNESS
 from ptxdiff.records import End, Writer
 from tests.support.reports import synthetic
@@ -251,6 +251,20 @@ def test_a_folder_of_a_baseline_is_no_folder_of_runs(small, tmp_path, capsys):
     code, text = output_of(capsys, tmp_path / "accepted", tmp_path / "accepted")
     assert code == 2
     assert "belongs to a baseline" in text
+
+
+@pytest.mark.parametrize("verb", ["gate", "report"])
+def test_a_baseline_of_digests_given_as_a_run_is_named_as_one(small, tmp_path, capsys, verb):
+    """The folder, which has no records, and the file that stands in for its newest."""
+    folder = tmp_path / "baseline"
+    digests.write(digests.condensed(small), folder)
+    for given in (folder, next(folder.glob("*.jsonl"))):
+        code = main([verb, str(given), *(["--baseline", str(folder)] if verb == "gate" else [])])
+        text = capsys.readouterr().err
+        assert code == 2
+        assert f"{next(folder.glob('*.jsonl'))}:1: a file of a baseline, with digests of accepted results" in text
+        assert "it is no run" in text
+        assert "ptxdiff gate FILE --baseline FOLDER" in text
 
 
 def test_accepting_says_that_the_effort_is_another(small, tmp_path, capsys):
