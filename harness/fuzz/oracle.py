@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,11 @@ THREADS = BLOCK
 
 def inputs_of(seed: str) -> Words:
     """The inputs of a program: shape [THREADS, INPUTS]."""
+    return _inputs_of(seed).copy()
+
+
+@lru_cache(maxsize=1024)  # a batch asks twice for those of each of its programs, and drawing them takes a while
+def _inputs_of(seed: str) -> Words:
     return np.array(words(THREADS * INPUTS, seed), np.uint32).reshape(THREADS, INPUTS)
 
 
