@@ -1,5 +1,5 @@
-"""Barriers in shared memory (mbarriers: SYNCS, ARRIVES), bulk copies (UBLKCP), reductions (UBLKRED), boxes
-of tensors (UTMALDG, UTMASTG).
+"""Barriers in shared memory (mbarriers: SYNCS, ARRIVES), bulk copies (UBLKCP) and reductions (UBLKRED), and boxes of
+tensors (UTMALDG, UTMASTG).
 
 The state of a barrier is the emulator's (`mbarrier_phases`). Its 64 bits are opaque here: ptxas writes them once, in
 SYNCS.EXCH, and they say how many arrivals a phase takes. In what an arrival gives, only the parity of the phase, bit

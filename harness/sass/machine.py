@@ -759,28 +759,10 @@ def prepared(code: MachineCode) -> dict[int, MachineStep]:
     return steps
 
 
-_ALIKE = frozenset(
-    [
-        "NOP",
-        "EXIT",
-        "LDC",
-        "ULDC",
-        "LDCU",
-        "P2R",
-        "R2P",
-        "R2UR",
-        "LDG",
-        "STG",
-        "LDL",
-        "STL",
-        "SHFL",
-        "VOTE",
-        "VOTEU",
-        "REDUX",
-        "CREDUX",
-        "MATCH",
-    ]
-)
+_ALIKE = frozenset({
+    "NOP", "EXIT", "LDC", "ULDC", "LDCU", "P2R", "R2P", "R2UR", "LDG", "STG", "LDL", "STL", "SHFL", "VOTE", "VOTEU",
+    "REDUX", "CREDUX", "MATCH",
+})  # fmt: skip
 """Opcodes without a row whose steps do not depend on what else the kernel has, nor on where the instruction stands."""
 _alike: dict[tuple[str, int], MachineStep] = {}
 """Steps of these opcodes, by text and immediates."""
