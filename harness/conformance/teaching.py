@@ -178,6 +178,17 @@ def _sequences() -> Iterator[tuple[str, str, tuple[str, ...], tuple[str, ...]]]:
             text = f"{{ .reg .b16 v, w; .reg .b32 x; {pairs} mov.b32 x, {{w, v}}; xor.b32 $0, x, $1; }}"
             yield f"two ue8m0x2 by {rounding} from {kind} and xor", text, ("b32",), read
 
+    for relu in ("", ".relu"):
+        for kind, given in (("bf16x2", ("$1", "$2")), ("f32", ("$1, $2", "$3, $4"))):
+            for scaled, scale in (("", ""), (".scaled::n2::ue8m0", ", s")):
+                operation = f"cvt.rn.satfinite{relu}{scaled}.s2f6x2.{kind}"
+                pairs = " ".join(f"{operation} {to}, {of}{scale};" for to, of in zip("vw", given, strict=True))
+                read = ("b32",) * 2 if kind == "bf16x2" else ("f32",) * 4
+                taken = f"cvt.u16.u32 s, ${len(read) + 1};" if scaled else ""
+                read = (*read, "b32") if scaled else read
+                text = f"{{ .reg .b16 s, v, w; {taken} {pairs} mov.b32 $0, {{v, w}}; }}"
+                yield f"two {'scaled ' if scaled else ''}s2f6x2 from {kind}{relu}", text, ("b32",), read
+
 
 def _shifted_sums() -> Iterator[tuple[str, str, tuple[str, ...], tuple[str, ...]]]:
     """Sums and differences of shifted numbers, and of products, with carries in and out."""

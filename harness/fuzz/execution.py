@@ -34,6 +34,11 @@ THREADS = BLOCK
 
 def inputs_of(seed: str) -> Words:
     """The inputs of a program: shape [THREADS, INPUTS]."""
+    return _inputs_of(seed).copy()
+
+
+@lru_cache(maxsize=1024)  # a batch asks twice for those of each of its programs, and drawing them takes a while
+def _inputs_of(seed: str) -> Words:
     return np.array(words(THREADS * INPUTS, seed), np.uint32).reshape(THREADS, INPUTS)
 
 

@@ -18,7 +18,7 @@ from ptxdiff.proving import definitions
 from ptxdiff.proving import terms as t
 from ptxdiff.proving.kernels import Load, Store, Thread, of_all_lanes
 from ptxdiff.proving.terms import FALSE, TRUE, NotModelled, Term
-from ptxdiff.sass import control
+from ptxdiff.sass import control, generic
 from ptxdiff.sass.cubin import MachineCode
 from ptxdiff.sass.machine import Computed, MachineStep, RefusedStep, SourceFetch, driver_words, prepared
 from ptxdiff.sass.text import BYTES, Operand
@@ -409,4 +409,5 @@ _RUNNERS: dict[type[MachineStep], Callable[[_MachineThread, MachineStep, Term], 
     control.Nop: _pass, control.Bssy: _pass, control.Break: _pass, control.Bsync: _pass, control.WarpSync: _pass,
     control.SpecialRegister: _special, control.ConstantLoad: _constant, control.PredicatesAsBits: _predicates,
     control.ToUniform: _to_uniform, control.MemoryAccess: _memory,
+    generic.GenericAccess: _memory,
 }  # fmt: skip

@@ -1,4 +1,5 @@
-"""Barriers in shared memory (mbarriers: SYNCS), bulk copies (UBLKCP) and copies of boxes of tensors (UTMALDG, UTMASTG).
+"""Barriers in shared memory (mbarriers: SYNCS, ARRIVES), bulk copies (UBLKCP) and reductions (UBLKRED), and boxes of
+tensors (UTMALDG, UTMASTG).
 
 The state of a barrier is the emulator's (`mbarrier_phases`). Its 64 bits are opaque here: ptxas writes them once, in
 SYNCS.EXCH, and they say how many arrivals a phase takes. In what an arrival gives, only the parity of the phase, bit
@@ -15,11 +16,15 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ptxdiff.emulator.isa import asynchronous  # noqa: F401  declares the forms of cp.reduce
+from ptxdiff.emulator.isa.forms import find
 from ptxdiff.emulator.kernel.async_copy.mbarrier import COUNT
 from ptxdiff.emulator.kernel.async_copy.mbarrier_phases import Barrier
 from ptxdiff.emulator.kernel.async_copy.tensor_maps import BYTES as MAP_BYTES
 from ptxdiff.emulator.kernel.async_copy.tensor_maps import TensorMap, decoded, rows_of, swizzled
+from ptxdiff.emulator.kernel.memory.access import update_of
 from ptxdiff.emulator.numeric.vectorise import Array
+from ptxdiff.emulator.text.types import TYPES
 from ptxdiff.sass.control import global_rows, refuse
 from ptxdiff.sass.cubin import MachineCode
 from ptxdiff.sass.machine import _WARP, Fibre, Lanes, Machine, MachineStep, parameters_at
@@ -82,6 +87,7 @@ _ARRIVALS: dict[tuple[str, ...], tuple[str, str]] = {
     ("TRANS64", "RED", "A1T0"): ("one", ""),
     ("TRANS64", "RED", "ART0"): ("register", ""),
     ("TRANS64", "RED", "A0TR"): ("", "register"),
+    ("TRANS64", "RED", "A0T1"): ("", "one"),
     ("TRANS64", "OPTOUT", "A1T0"): ("one", ""),
     ("TRANS64", "OPTOUT", "ART0"): ("register", ""),
 }
@@ -109,7 +115,7 @@ def _arrive(instruction: MachineInstruction, to: Operand, where: Operand, number
             found = _barrier_at(shared, instruction, place)
             state[1, at] = (int(state[1, at]) & 0x7FFFFFFF) | (found.phase & 1) << 31
             if expecting:
-                found.bytes += value
+                found.bytes += 1 if expecting == "one" else value
             if not arriving:
                 continue
             arrivals = 1 if arriving == "one" else value
@@ -193,42 +199,82 @@ def _forget(machine: Machine, instruction: MachineInstruction, lanes: Lanes, cou
         del shared.mbarriers[place]
 
 
+_COPIES = {
+    ("S", "G"): "from global",
+    ("S", "G", "MULTICAST"): "to several",
+    ("G", "S"): "to global",
+    ("S", "S"): "from shared",
+}
+
+
 def _copy(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     """UBLKCP: each warp copies bytes. To shared memory: the next register has the address of the barrier they reach."""
-    operands, guard = instruction.operands, instruction.guard
-    if instruction.modifiers not in (("S", "G"), ("G", "S")) or len(operands) != 3:
+    operands, way = _without_policy(instruction), _COPIES.get(instruction.modifiers)
+    if way is None or len(operands) != 3:
         raise refuse(instruction)
     to, source, size = operands
     if not _is_uniform(to) or not _is_uniform(source) or not plain(size, "UR") or size.number < 0:
         raise refuse(instruction)
-    if guard is not None and guard.kind != "UP":
-        raise refuse(instruction, "has a predicate of lanes")
-    loads = instruction.modifiers[0] == "S"
+    _refuse_lanes(instruction)
 
     def copy(machine: Machine, lanes: Lanes, count: int) -> None:
         shared = SharedBlocks.of(machine)
         for warp in np.unique((machine._all if lanes is None else lanes) // _WARP).tolist():
-            near, far = (_value(machine, o, warp) for o in ((to, source) if loads else (source, to)))
-            chunks = _value(machine, size, warp)
-            if chunks >> 16:
+            chunks, ranks = _value(machine, size, warp) & 0xFFFF, _value(machine, size, warp) >> 16
+            if ranks and way != "to several":
                 raise Unsupported(f"{instruction.text}: a copy to several blocks")
-            threads = np.full(chunks, warp * _WARP)
-            address = (far | _value(machine, source if loads else to, warp, 1) << 32) + _CHUNK * np.arange(chunks)
-            places = shared.places(instruction, near + _CHUNK * np.arange(chunks), _CHUNK, threads)
-            if not loads:
+            threads, steps = np.full(chunks, warp * _WARP), _CHUNK * np.arange(chunks)
+            if way == "to global":
+                places = shared.places(instruction, _value(machine, source, warp) + steps, _CHUNK, threads)
                 rows = shared.load(instruction, places, _CHUNK, threads, False)
-                global_rows(machine, instruction, address, _CHUNK, rows)
+                global_rows(machine, instruction, _wide(machine, to, warp) + steps, _CHUNK, rows)
                 continue
-            shared.store(instruction, places, global_rows(machine, instruction, address, _CHUNK), threads)
-            _arrived(machine, instruction, _value(machine, to, warp, 1), warp, places)
+            if way == "from shared":
+                places = shared.places(instruction, _value(machine, source, warp) + steps, _CHUNK, threads)
+                rows = shared.load(instruction, places, _CHUNK, threads, False)
+            else:
+                rows = global_rows(machine, instruction, _wide(machine, source, warp) + steps, _CHUNK)
+            for near, barrier in _ends(machine, instruction, to, warp, ranks if way == "to several" else None):
+                places = shared.places(instruction, near + steps, _CHUNK, threads, reaches=way != "from global")
+                shared.store(instruction, places, rows, threads)
+                _arrived(machine, instruction, barrier, warp, places)
 
     return Act(instruction, copy)
 
 
+def _without_policy(instruction: MachineInstruction) -> tuple[Operand, ...]:
+    """The operands without a descriptor that says how caches keep the data. It decides no value."""
+    operands = instruction.operands
+    return operands[:-1] if operands and operands[-1].kind == "desc" else operands
+
+
+def _refuse_lanes(instruction: MachineInstruction) -> None:
+    if instruction.guard is not None and instruction.guard.kind != "UP":
+        raise refuse(instruction, "has a predicate of lanes")
+
+
+def _ends(
+    machine: Machine, instruction: MachineInstruction, to: Operand, warp: int, ranks: int | None
+) -> list[tuple[int, int]]:
+    """Where the bytes of a copy go, and the mbarriers at which they arrive: addresses in one block or, by a mask, in
+    several, at the same place in each."""
+    addresses = [_value(machine, to, warp), _value(machine, to, warp, 1)]
+    if ranks is None:
+        return [(addresses[0], addresses[1])]
+    shared = SharedBlocks.of(machine)
+    near, barriers = (shared.near(instruction, a, warp * _WARP, ranks) for a in addresses)
+    return list(zip(near, barriers, strict=True))
+
+
 def _arrived(machine: Machine, instruction: MachineInstruction, barrier: int, warp: int, places: Array) -> None:
-    """Let the bytes of a copy of a warp to places, `_CHUNK` each, arrive at the mbarrier at an address."""
+    """Let the bytes of a copy of a warp to places, `_CHUNK` each, arrive at the mbarrier at an address.
+
+    Raises MachineFault for an mbarrier of another block than the one that the bytes go to.
+    """
     shared, lane = SharedBlocks.of(machine), np.array([warp * _WARP])
-    place = int(shared.places(instruction, np.array([barrier]), _SIZE, lane)[0])
+    place = int(shared.places(instruction, np.array([barrier]), _SIZE, lane, reaches=True)[0])
+    if len(places) and place // shared.memory.size != int(places[0]) // shared.memory.size:
+        raise MachineFault(f"{instruction.text}: the bytes go to another block than their mbarrier's")
     found = _barrier_at(shared, instruction, place)
     shared.order.tick()
     shared.begin_copy(places, place, found.phase)
@@ -236,6 +282,69 @@ def _arrived(machine: Machine, instruction: MachineInstruction, barrier: int, wa
     found.copies = True
     found.arrive(shared.order, shared.order.release(lane))
     found.settle(shared.order)
+
+
+_TYPES = {
+    (): ("u32", "b32"), ("S32",): ("s32",), ("U64",): ("u64", "b64"), ("S64",): ("s64",), ("F32", "RN"): ("f32",),
+    ("F64", "RN"): ("f64",), ("F16", "RN"): ("noftz.f16", "f16"), ("BF16", "RN"): ("noftz.bf16", "bf16"),
+}  # fmt: skip
+"""The types of PTX that the words after an operation may stand for."""
+_OPERATIONS = ("ADD", "MIN", "MAX", "INC", "DEC", "AND", "OR", "XOR")
+_REDUCTIONS = {
+    "G": "cp.reduce.async.bulk.global.shared::cta.bulk_group",
+    "S": "cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes",
+}
+"""By where the bytes go: the form of PTX, without operation and type."""
+
+
+def _reduction(to: str, operation: str, kind: tuple[str, ...]) -> tuple[int, Callable[..., int]] | None:
+    """The bytes of an element of a reduction, and its update; None for one that PTX does not have."""
+    for name in _TYPES.get(kind, ()):
+        opcode, *modifiers = f"{_REDUCTIONS[to]}.{operation.lower()}.{name}".split(".")
+        if found := find(opcode, tuple(modifiers)):
+            return TYPES[name.rpartition(".")[2]].width // 8, update_of(found[0])
+    return None
+
+
+def _reduce(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
+    """UBLKRED: each warp updates elements in global memory, or in shared memory of a block, with those of its own."""
+    words, operands = instruction.modifiers, _without_policy(instruction)
+    if len(words) < 3 or words[0] not in _REDUCTIONS or words[1] != "S" or words[2] not in _OPERATIONS:
+        raise refuse(instruction)
+    chosen = _reduction(words[0], words[2], words[3:])
+    if chosen is None or len(operands) != 3:
+        raise refuse(instruction)
+    to, source, size = operands
+    if not _is_uniform(to) or not _is_uniform(source) or not plain(size, "UR") or size.number < 0:
+        raise refuse(instruction)
+    _refuse_lanes(instruction)
+    width, update = chosen
+    element = np.dtype(f"u{width}")
+
+    def updated(old: Array, new: Array) -> Array:
+        pairs = zip(old.reshape(-1).view(element).tolist(), new.reshape(-1).view(element).tolist(), strict=True)
+        return np.array([update(a, b) for a, b in pairs], element).view(np.uint8).reshape(-1, _CHUNK)
+
+    def reduce(machine: Machine, lanes: Lanes, count: int) -> None:
+        shared = SharedBlocks.of(machine)
+        for warp in np.unique((machine._all if lanes is None else lanes) // _WARP).tolist():
+            chunks = _value(machine, size, warp)
+            if chunks >> 16:
+                raise Unsupported(f"{instruction.text}: a copy to several blocks")
+            threads, steps = np.full(chunks, warp * _WARP), _CHUNK * np.arange(chunks)
+            places = shared.places(instruction, _value(machine, source, warp) + steps, _CHUNK, threads)
+            rows = np.ascontiguousarray(shared.load(instruction, places, _CHUNK, threads, False))
+            if words[0] == "G":
+                addresses = _wide(machine, to, warp) + steps
+                old = np.ascontiguousarray(global_rows(machine, instruction, addresses, _CHUNK))
+                global_rows(machine, instruction, addresses, _CHUNK, updated(old, rows))
+                continue
+            places = shared.places(instruction, _value(machine, to, warp) + steps, _CHUNK, threads, reaches=True)
+            table = shared.update(instruction, places, _CHUNK, threads)
+            table[places // _CHUNK] = updated(np.ascontiguousarray(table[places // _CHUNK]), rows)
+            _arrived(machine, instruction, _value(machine, to, warp, 1), warp, places)
+
+    return Act(instruction, reduce)
 
 
 _RANKS = {f"{rank}D": rank for rank in range(1, 6)}
@@ -247,12 +356,14 @@ def _box_copy(instruction: MachineInstruction, code: MachineCode) -> MachineStep
     The registers from the first operand's on have the address in shared memory, for a load that of the mbarrier, and
     the coordinates; those of the second have the address of the tensor map.
     """
-    words, operands, guard = instruction.modifiers, instruction.operands, instruction.guard
+    words, operands, loads = instruction.modifiers, _without_policy(instruction), instruction.opcode == "UTMALDG"
+    several = loads and words[1:] == ("MULTICAST",) and len(operands) == 3 and plain(operands[2], "UR")
+    if several:
+        words, mask, operands = words[:1], operands[2], operands[:2]
     if len(words) != 1 or words[0] not in _RANKS or len(operands) != 2 or not all(map(_is_uniform, operands)):
         raise refuse(instruction)
-    if guard is not None and guard.kind != "UP":
-        raise refuse(instruction, "has a predicate of lanes")
-    (box, where), rank, loads = operands, _RANKS[words[0]], instruction.opcode == "UTMALDG"
+    _refuse_lanes(instruction)
+    (box, where), rank = operands, _RANKS[words[0]]
 
     def copy(machine: Machine, lanes: Lanes, count: int) -> None:
         shared = SharedBlocks.of(machine)
@@ -265,7 +376,6 @@ def _box_copy(instruction: MachineInstruction, code: MachineCode) -> MachineStep
             corner = [_value(machine, box, warp, 1 + loads + k) for k in range(rank)]
             corner = [c - (1 << 32) if c >> 31 else c for c in corner]
             threads = np.full(found.bytes // _CHUNK, warp * _WARP)
-            places = shared.places(instruction, swizzled(found, _value(machine, box, warp)), _CHUNK, threads)
             row = found.box[0] * found.size
             address, inside, low, high = rows_of(found, corner)
             part = slice(low * found.size, high * found.size)
@@ -275,9 +385,15 @@ def _box_copy(instruction: MachineInstruction, code: MachineCode) -> MachineStep
                 data = np.tile(fill, len(address) * found.box[0]).reshape(-1, row)
                 if len(each):
                     data[inside, part] = global_rows(machine, instruction, each, 1).reshape(-1, part.stop - part.start)
-                shared.store(instruction, places, data.reshape(-1, _CHUNK), threads)
-                _arrived(machine, instruction, _value(machine, box, warp, 1), warp, places)
+                ranks = _value(machine, mask, warp) if several else None
+                if ranks is not None and ranks & 0xFFFF:
+                    raise Unsupported(f"{instruction.text}: what the lower half of its mask says is not known")
+                for near, barrier in _ends(machine, instruction, box, warp, None if ranks is None else ranks >> 16):
+                    places = shared.places(instruction, swizzled(found, near), _CHUNK, threads, reaches=several)
+                    shared.store(instruction, places, data.reshape(-1, _CHUNK), threads)
+                    _arrived(machine, instruction, barrier, warp, places)
             else:
+                places = shared.places(instruction, swizzled(found, _value(machine, box, warp)), _CHUNK, threads)
                 data = shared.load(instruction, places, _CHUNK, threads, False).reshape(-1, row)
                 if len(each):
                     global_rows(machine, instruction, each, 1, np.ascontiguousarray(data[inside, part]).reshape(-1, 1))
@@ -318,25 +434,75 @@ def _value(machine: Machine, operand: Operand, warp: int, further: int = 0) -> i
     return int(machine.uniform_register(register.number + further)[warp])
 
 
+def _wide(machine: Machine, operand: Operand, warp: int) -> int:
+    """An address of 64 bits."""
+    return _value(machine, operand, warp) | _value(machine, operand, warp, 1) << 32
+
+
 def _nothing(machine: Machine, lanes: Lanes, count: int) -> None:
     """Copies are complete when they are issued, and time does not pass."""
 
 
+_NOTHING: dict[str, Callable[[tuple[str, ...], tuple[Operand, ...]], bool]] = {
+    "UTMACMDFLUSH": lambda words, operands: not words and not operands,
+    "NANOSLEEP": lambda words, operands: words in ((), ("SYNCS",)) and len(operands) == 1
+    and plain(operands[0], "int", "R"),
+    "UTMACCTL": lambda words, operands: words in (("PF",), ("IV",)) and len(operands) == 1
+    and _is_uniform(operands[0]),
+    "UTMAPF": lambda words, operands: words[:1] == ("L2",) and len(words) == 2 and words[1] in _RANKS
+    and len(operands) == 2 and all(map(_is_uniform, operands)),
+    "UBLKPF": lambda words, operands: words == ("L2",) and len(operands) == 2 and _is_uniform(operands[0])
+    and plain(operands[1], "UR"),
+    "ACQBULK": lambda words, operands: not words and not operands,
+    "PREEXIT": lambda words, operands: not words and not operands,
+}  # fmt: skip
+"""Instructions that change nothing here, in the forms that are known: UTMACMDFLUSH closes a group of copies, UTMACCTL
+loads or drops the cache of a tensor map, UTMAPF and UBLKPF bring data to a cache. ACQBULK waits for the kernels before
+this one, and PREEXIT lets those behind it begin: a launch here is alone."""
+
+
 def _waits(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
-    """UTMACMDFLUSH, which closes a group of copies, and NANOSLEEP, also with SYNCS."""
-    words, operands = instruction.modifiers, instruction.operands
-    if instruction.opcode == "UTMACMDFLUSH":
-        if words or operands:
-            raise refuse(instruction)
-        return Act(instruction, _nothing)
-    if words in ((), ("SYNCS",)) and len(operands) == 1 and plain(operands[0], "int", "R"):
-        return Act(instruction, _nothing)
-    raise refuse(instruction)
+    """One of `_NOTHING`. Raises Unsupported for another form of it."""
+    if not _NOTHING[instruction.opcode](instruction.modifiers, _without_policy(instruction)):
+        raise refuse(instruction)
+    return Act(instruction, _nothing)
+
+
+def _arrive_after_copies(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
+    """ARRIVES.LDGSTSBAR: arrive once the copies of a lane (LDGSTS) are complete, which they are.
+
+    ARVCNT: it is one of the arrivals that the phase takes. TRANSCNT: it is counted as one of the expected bytes, which
+    a SYNCS.ARRIVE with .A0T1 has added before.
+    """
+    operands, counted = instruction.operands, instruction.modifiers[2:]
+    known = instruction.modifiers[:2] == ("LDGSTSBAR", "64") and counted in (("ARVCNT",), ("TRANSCNT",))
+    if not known or len(operands) != 1 or not is_shared(operands[0]):
+        raise refuse(instruction)
+
+    def arrive(machine: Machine, lanes: Lanes, count: int) -> None:
+        shared = SharedBlocks.of(machine)
+        every = machine._all if lanes is None else lanes
+        places = shared.places(instruction, shared_addresses(machine, lanes, count, operands[0]), _SIZE, every)
+        shared.order.tick()
+        for place, lane in zip(places.tolist(), every.tolist(), strict=True):
+            found = _barrier_at(shared, instruction, place)
+            if counted == ("TRANSCNT",):
+                found.bytes -= 1
+            elif found.pending:
+                found.pending -= 1
+            else:
+                raise MachineFault(f"{instruction.text}: an arrival, and the phase takes no more")
+            found.arrive(shared.order, shared.order.release(np.array([lane])))
+            found.settle(shared.order)
+
+    return Act(instruction, arrive)
 
 
 ASYNC_COPIES: dict[str, Callable[[MachineInstruction, MachineCode], MachineStep]] = {
     "SYNCS": _syncs,
+    "ARRIVES": _arrive_after_copies,
     "UBLKCP": _copy,
+    "UBLKRED": _reduce,
     **dict.fromkeys(("UTMALDG", "UTMASTG"), _box_copy),
-    **dict.fromkeys(("UTMACMDFLUSH", "NANOSLEEP"), _waits),
+    **dict.fromkeys(_NOTHING, _waits),
 }

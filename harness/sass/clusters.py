@@ -20,20 +20,20 @@ from dataclasses import replace
 
 import numpy as np
 
-from ptxdiff.emulator.kernel.memory.space import RANK_BITS, SHARED_WINDOW
+from ptxdiff.emulator.kernel.memory.space import RANK_BITS
 from ptxdiff.emulator.numeric.vectorise import Array
 from ptxdiff.sass.async_copy import _barrier_at
-from ptxdiff.sass.control import MemoryAccess, as_words, global_addresses, global_rows, refuse
 from ptxdiff.sass.cubin import MachineCode
-from ptxdiff.sass.machine import _WARP, Fibre, Machine, MachineStep
+from ptxdiff.sass.machine import _WARP, Fibre, Machine, MachineLaunch, MachineStep, RefusedStep
 from ptxdiff.sass.matrices import whole_warps
-from ptxdiff.sass.shared import SharedBlocks, _Atomic, stored
+from ptxdiff.sass.shared import SharedBlocks, stored
 from ptxdiff.sass.text import BYTES, MachineFault, MachineInstruction, Operand, Unsupported, plain
 
 MOST = 16
 """The most blocks of a cluster."""
 _BELOW = (1 << RANK_BITS) - 1
-_WINDOW = SHARED_WINDOW >> 32
+_READS = {"S2R": "R", "S2UR": "UR", "CS2R": ""}
+"""By instruction that reads a special register: the kind of register that gets it, in a cluster."""
 _STAS = {(): 4, ("64",): 8, ("128",): 16}
 _BARRIER = 8
 
@@ -41,9 +41,9 @@ _BARRIER = 8
 def checked(cluster: Sequence[int], grid: Sequence[int]) -> int:
     """The blocks of a cluster. Raises Unsupported for clusters that do not run, or that the grid is not made of."""
     size = math.prod(cluster)
-    if cluster[1] != 1 or cluster[2] != 1 or not 0 < size <= MOST:
-        raise Unsupported(f"clusters of {tuple(cluster)} blocks: only those along x run here, of at most {MOST} blocks")
-    if grid[0] % size:
+    if min(cluster) < 1 or size > MOST:
+        raise Unsupported(f"clusters of {tuple(cluster)} blocks: a cluster has 1 to {MOST} blocks")
+    if any(blocks % of for blocks, of in zip(grid, cluster, strict=True)):
         raise Unsupported(f"a grid of {tuple(grid)} blocks is not made of clusters of {tuple(cluster)}")
     return size
 
@@ -87,6 +87,17 @@ class ClusterBlocks(SharedBlocks):
             self._reach(instruction, lanes[elsewhere], rank[elsewhere])
         found = super().places(instruction, addresses & _BELOW, size, lanes)
         return np.asarray(found + (rank - own) * self.memory.size)
+
+    def own(self, addresses: Array, lanes: Array) -> Array:
+        """See SharedBlocks.own."""
+        return np.asarray(addresses >> RANK_BITS == self.rank[lanes])
+
+    def near(self, instruction: MachineInstruction, address: int, lane: int, ranks: int) -> list[int]:
+        """See SharedBlocks.near."""
+        if not ranks or ranks >> self.cluster:
+            raise MachineFault(f"{instruction.text}: copies to the blocks of mask 0x{ranks:x} of {self.cluster}")
+        below = address & _BELOW
+        return [below | rank << RANK_BITS for rank in range(self.cluster) if ranks >> rank & 1]
 
     def _reach(self, instruction: MachineInstruction, lanes: Array, rank: Array) -> None:
         threads = self.machine.threads
@@ -208,8 +219,24 @@ _WAIT = (Operand("word", name="_WAIT"),)
 """How the text of UCGABAR_ARV and UCGABAR_WAIT is read: the opcode ends before the line."""
 
 
+def _block_coordinates(launch: MachineLaunch, blocks: Array, axis: int) -> Array:
+    """The place along an axis of blocks that are numbered cluster by cluster, and by rank within one."""
+    assert launch.cluster is not None
+    size = math.prod(launch.cluster)
+    parts = []
+    for number, sizes in ((blocks // size, _clusters(launch)), (blocks % size, launch.cluster)):
+        parts.append((number % sizes[0], number // sizes[0] % sizes[1], number // (sizes[0] * sizes[1]))[axis])
+    return np.asarray(parts[0] * launch.cluster[axis] + parts[1])
+
+
+def _clusters(launch: MachineLaunch) -> tuple[int, ...]:
+    """The clusters of the grid along x, y and z."""
+    assert launch.cluster is not None
+    return tuple(blocks // of for blocks, of in zip(launch.grid, launch.cluster, strict=True))
+
+
 class ClusterRegister(MachineStep):
-    """SR_CgaCtaId, the rank of a block, and SR_SWINHI, the upper word of a generic address of shared memory."""
+    """What a launch in clusters changes of special registers: see `_REGISTERS`."""
 
     def run(self, machine: Machine, fibre: Fibre) -> bool:
         """See MachineStep.run."""
@@ -217,9 +244,11 @@ class ClusterRegister(MachineStep):
         if count:
             place, name = self.instruction.operands
             every = machine._all if lanes is None else lanes
-            value = np.full(count, _WINDOW, np.uint32)
             if name.name == "SR_CgaCtaId":
                 value = _blocks(machine).rank[every].astype(np.uint32)
+            else:
+                numbers = machine.first + every // machine.threads
+                value = _block_coordinates(machine.launch, numbers, _AXES[name.name]).astype(np.uint32)
             if place.kind == "UR":
                 warps, first = np.unique(every // _WARP, return_index=True)
                 machine.write_uniform("UR", place.number, warps, value[first])
@@ -229,69 +258,9 @@ class ClusterRegister(MachineStep):
         return True
 
 
-class GenericAccess(MachineStep):
-    """LD and ST: each lane accesses global memory, or shared memory of a block of its cluster."""
-
-    def __init__(self, step: MemoryAccess) -> None:
-        super().__init__(step.instruction)
-        self.size, self.signed, self.where, self.data = step.size, step.signed, step.where, step.data
-
-    def run(self, machine: Machine, fibre: Fibre) -> bool:
-        """See MachineStep.run."""
-        instruction, size = self.instruction, self.size
-        lanes, count = machine.guarded(instruction.guard, fibre.lanes)
-        fibre.pc += BYTES
-        if not count:
-            return True
-        every = machine._all if lanes is None else lanes
-        addresses = global_addresses(machine, lanes, count, self.where)
-        near = addresses >> 32 == _WINDOW
-        blocks, loads = _blocks(machine), instruction.opcode == "LD"
-        if near.any() and "STRONG" in instruction.modifiers:
-            raise refuse(instruction, "is a strong access to shared memory, which orders threads")
-        places = blocks.places(instruction, addresses[near] & 0xFFFFFFFF, size, every[near], reaches=True)
-        rows = np.zeros((count, size), np.uint8) if loads else stored(machine, self.data, size, lanes, count)
-        if loads:
-            if near.any():
-                rows[near] = blocks.load(instruction, places, size, every[near], False)
-            if not near.all():
-                rows[~near] = global_rows(machine, instruction, addresses[~near], size)
-            for k, word in enumerate(as_words(rows, size, self.signed)):
-                if self.data.number >= 0:
-                    machine.write("R", self.data.number + k, lanes, word)
-            return True
-        if near.any():
-            blocks.store(instruction, places, np.ascontiguousarray(rows[near]), every[near])
-        if not near.all():
-            global_rows(machine, instruction, addresses[~near], size, np.ascontiguousarray(rows[~near]))
-        return True
-
-
-class GenericAtomic(_Atomic):
-    """ATOM: as of global memory, or all lanes update shared memory of blocks of the cluster, in the order of lanes."""
-
-    def run(self, machine: Machine, fibre: Fibre) -> bool:
-        """See MachineStep.run. Raises Unsupported where some lanes update global memory and others shared."""
-        instruction, size = self.instruction, self.size
-        lanes, count = machine.guarded(instruction.guard, fibre.lanes)
-        addresses = global_addresses(machine, lanes, count, self.where)
-        near = addresses >> 32 == _WINDOW
-        if not near.any():
-            return super().run(machine, fibre)
-        if not near.all():
-            raise refuse(instruction, "updates global memory and shared memory at once")
-        fibre.pc += BYTES
-        every = machine._all if lanes is None else lanes
-        columns = [self._column(machine, source, lanes, count) for source in self.sources]
-        blocks, kind = _blocks(machine), np.dtype(f"u{size}")
-        places = blocks.places(instruction, addresses & 0xFFFFFFFF, size, every, reaches=True)
-        memory = blocks.update(instruction, places, size, every).view(kind)[:, 0]
-        index = (places // size).tolist()
-        cells, old = self._updated({at: int(memory[at]) for at in set(index)}, index, columns)
-        memory[list(cells)] = np.array(list(cells.values()), kind)
-        if self.to is not None:
-            self._give(machine, lanes, old, columns)
-        return True
+_AXES = {"SR_CTAID.X": 0, "SR_CTAID.Y": 1, "SR_CTAID.Z": 2}
+_REGISTERS = frozenset({"SR_CgaCtaId", *_AXES})
+"""The rank of a block in its cluster, and its place in the grid."""
 
 
 class StoreThatArrives(MachineStep):
@@ -342,13 +311,10 @@ def _in_cluster(step: MachineStep) -> MachineStep | None:
     opcode, words, operands = instruction.opcode, instruction.modifiers, instruction.operands
     if opcode == "UCGABAR" and not words and operands in (_ARRIVE, _WAIT):
         return ClusterBarrier(instruction)
-    if opcode in ("S2R", "S2UR") and not words and len(operands) == 2:
-        named = operands[1] in (Operand("word", name="SR_CgaCtaId"), Operand("word", name="SR_SWINHI"))
-        return ClusterRegister(instruction) if named and plain(operands[0], "R", "UR") else None
-    if isinstance(step, MemoryAccess) and opcode in ("LD", "ST"):
-        return GenericAccess(step)
-    if type(step) is _Atomic and opcode == "ATOM":
-        return GenericAtomic(instruction, step.size, step.update, step.where, step.to, step.sources)
+    if opcode in _READS and len(operands) == 2 and operands[1].kind == "word" and operands[1].name in _REGISTERS:
+        if words or not plain(operands[1], "word") or not plain(operands[0], _READS[opcode]):
+            return RefusedStep(instruction, f"{instruction.text} is not known in this form in a cluster")
+        return ClusterRegister(instruction)
     if opcode == "STAS" and words in _STAS and len(operands) == 2:
         where, data = operands
         size = _STAS[words]

@@ -33,6 +33,8 @@ def special(instruction: MachineInstruction, code: MachineCode) -> MachineStep |
     """The step of an instruction that has no row of the table; None for all others. Raises Unsupported."""
     if spilled := _spill(instruction):
         return spilled
+    if window := _shared_window(instruction):
+        return window
     if instruction.opcode == "UIADD3" and (total := _uniform_sum_64(instruction)):
         return total
     for table in _tables():
@@ -41,16 +43,23 @@ def special(instruction: MachineInstruction, code: MachineCode) -> MachineStep |
     return exchange_step(instruction) or shared_step(instruction, code)
 
 
+def _shared_window(instruction: MachineInstruction) -> MachineStep | None:
+    from ptxdiff.sass.generic import shared_window
+
+    return shared_window(instruction)
+
+
 @cache
 def _tables() -> tuple[Mapping[str, Callable[[MachineInstruction, MachineCode], MachineStep]], ...]:
     """What makes the steps of an opcode, for opcodes of which one table has all forms."""
     from ptxdiff.sass.async_copy import ASYNC_COPIES
+    from ptxdiff.sass.generic import GENERIC
     from ptxdiff.sass.matrices import MATRICES
     from ptxdiff.sass.tensor_memory import TENSOR_MEMORY
     from ptxdiff.sass.tensor_products import TENSOR_PRODUCTS
     from ptxdiff.sass.warpgroup import WARPGROUPS
 
-    return CONTROL, MATRICES, WARPGROUPS, TENSOR_MEMORY, TENSOR_PRODUCTS, ASYNC_COPIES
+    return CONTROL, GENERIC, MATRICES, WARPGROUPS, TENSOR_MEMORY, TENSOR_PRODUCTS, ASYNC_COPIES
 
 
 def refuse(instruction: MachineInstruction, why: str = "is not known in this form") -> Unsupported:
@@ -972,5 +981,5 @@ CONTROL: dict[str, Callable[[MachineInstruction, MachineCode], MachineStep]] = {
     **dict.fromkeys(("LDC", "ULDC", "LDCU"), _constant),
     **dict.fromkeys(("P2R", "R2P"), _predicates_as_bits),
     "R2UR": _to_uniform,
-    **dict.fromkeys(("LDG", "STG", "LD", "ST", "LDL", "STL"), _memory),
+    **dict.fromkeys(("LDG", "STG", "LDL", "STL"), _memory),
 }

@@ -16,12 +16,12 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 
 from ptxdiff.emulator import TimeLimit
-from ptxdiff.emulator.kernel.memory.space import PARAMETER_WINDOW, GlobalMemory
+from ptxdiff.emulator.kernel.memory.space import LOCAL_WINDOW, PARAMETER_WINDOW, SHARED_WINDOW, GlobalMemory
 from ptxdiff.emulator.numeric.vectorise import Array, ArrayFunction
 from ptxdiff.sass import isa  # noqa: F401  declares the rows
 from ptxdiff.sass.cubin import MachineCode
@@ -112,10 +112,11 @@ def driver_words(
 ) -> dict[int, tuple[int, ...]]:
     """What the driver writes before a kernel's parameters, by place, as far as it is known.
 
-    The sizes of block and grid, the top of the stack, the descriptor of global memory, which is opaque, and from sm_90
-    on the generic address of the parameters. For a launch in clusters also that it is one, and on Hopper the blocks of
-    a cluster, along each axis and together, and the clusters of the grid. ptxas reads these words for the special
-    registers of PTX that say so. The reciprocals, from 0x150 on, are not known.
+    The sizes of block and grid, the top of the stack, the windows of shared and local memory among generic addresses,
+    the descriptor of global memory, which is opaque, and from sm_90 on the generic address of the parameters. For a
+    launch in clusters also that it is one, and on Hopper the blocks of a cluster, along each axis and together, and the
+    clusters of the grid. ptxas reads these words for the special registers of PTX that say so. The reciprocals, from
+    0x150 on, are not known.
     """
     address = parameters_at(base)
     area = address & 0xFFFFFFFF, address >> 32
@@ -126,12 +127,14 @@ def driver_words(
         clusters = {0x210: hopper, 0x380: blackwell}.get(base, {})
         return {**driver_words(base, block, grid), **clusters}
     if base >= 0x380:
-        return {0x360: (*block,), 0x370: (*grid,), 0x37C: (_LOCAL_TOP,), 0x358: (0, 0), 0x348: area}
+        windows = {0x2F8: (0, LOCAL_WINDOW >> 32)}
+        return {0x360: (*block,), 0x370: (*grid,), 0x37C: (_LOCAL_TOP,), 0x358: (0, 0), 0x348: area, **windows}
     descriptor = {0x160: 0x118, 0x210: 0x208}.get(base)
     opaque = {descriptor: (0, 0)} if descriptor else {}
     if base == 0x210:
         opaque[0x198] = area
-    return {0x0: (*block,), 0xC: (*grid,), 0x28: (_LOCAL_TOP,), **opaque}
+    windows = {0x18: (0, SHARED_WINDOW >> 32), 0x20: (0, LOCAL_WINDOW >> 32)}
+    return {0x0: (*block,), 0xC: (*grid,), 0x28: (_LOCAL_TOP,), **windows, **opaque}
 
 
 class Machine:
@@ -218,7 +221,8 @@ class Machine:
     def read(self, kind: str, number: int, lanes: Lanes) -> Array:
         """A register or predicate, uniform or not, for lanes."""
         if kind == "R":
-            found = self.register(number)
+            held = self.registers.get(number)
+            found = self.register(number) if held is None else held
             return found if lanes is None else found[lanes]
         if kind == "P":
             found = self.predicate(number)
@@ -457,6 +461,12 @@ class MachineStep:
     def __init__(self, instruction: MachineInstruction) -> None:
         self.instruction = instruction
 
+    def at(self, instruction: MachineInstruction) -> Self:
+        """The same step for an instruction of the same text and immediates at another place."""
+        made = object.__new__(type(self))
+        made.__dict__ = {**self.__dict__, "instruction": instruction}
+        return made
+
     @property
     def move(self) -> str:
         """Its form, for steps without a row: opcode, modifiers and kinds of operands."""
@@ -516,18 +526,16 @@ class Computed(MachineStep):
         if len(set(written)) != len(written):
             raise Unsupported(f"{instruction.text} writes one predicate twice")
 
-    def at(self, instruction: MachineInstruction) -> Computed:
-        """The same step for an instruction of the same text and immediates at another place."""
-        made = object.__new__(Computed)
-        made.__dict__ = {**self.__dict__, "instruction": instruction}
-        return made
-
     def run(self, machine: Machine, fibre: Fibre) -> bool:
         """See MachineStep.run."""
         if self.uniform:
             self._run_uniform(machine, fibre)
         else:
-            lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
+            guard, lanes = self.instruction.guard, fibre.lanes
+            if guard is None:
+                count = machine.lanes if lanes is None else len(lanes)
+            else:
+                lanes, count = machine.guarded(guard, lanes)
             if count:
                 self._note(machine, count)
                 values = [s.lanes(machine, lanes, count) for s in self.sources]
@@ -580,6 +588,10 @@ _ONES = {1: 1, 32: 0xFFFFFFFF, 64: 0xFFFFFFFFFFFFFFFF}
 _SIGNS = {"f32": 0x80000000, "f16x2": 0x80008000, "f8x4": 0x80808080, "f64": 1 << 63, "f32x2": 0x8000000080000000}
 
 
+_PARTS = frozenset({"e", "k", "t", "y", "z", "l", "j"})
+"""Kinds of sources whose bits are a part of a register, or a wider number."""
+
+
 class SourceFetch:
     """Reads one source with its signs."""
 
@@ -592,6 +604,10 @@ class SourceFetch:
         self.place = id(self)
         if operand.kind in ("int", "float"):
             self.constant = self._immediate(instruction)
+        self.same = self.constant is not None or operand.kind == "c"
+        signs = operand.negated or operand.absolute or operand.inverted
+        self.plain = not (self.same or self.wide or signs or operand.suffix) and kind not in _PARTS
+        """Whether the definition reads the bits of one register or predicate as they are."""
 
     def _immediate(self, instruction: MachineInstruction) -> int:
         operand, source, encoded = self.operand, self.source, instruction.immediate
@@ -617,9 +633,11 @@ class SourceFetch:
     def lanes(self, machine: Machine, lanes: Lanes, count: int) -> Array:
         """The value for lanes."""
         operand = self.operand
-        if self.constant is not None or operand.kind == "c":
+        if self.same:
             return self._same(machine, count)
         low = machine.read(operand.kind, operand.number, lanes)
+        if self.plain:
+            return low
         if not self.wide:
             return self._signed(low)
         if operand.suffix == "F32":
@@ -732,11 +750,28 @@ def prepared(code: MachineCode) -> dict[int, MachineStep]:
         try:
             rows, found = _computed.get((instruction.text, instruction.low), (None, None))
             known = found is not None and rows is ROWS.get(instruction.opcode)
-            step = found.at(instruction) if found and known else special(instruction, code)
+            step = found.at(instruction) if found and known else _again(instruction) or special(instruction, code)
+            if step is not None and instruction.opcode in _ALIKE:
+                _alike.setdefault((instruction.text, instruction.low), step)
             steps[instruction.address] = step or _new(instruction)
         except Unsupported as refusal:
             steps[instruction.address] = RefusedStep(instruction, refusal.message)
     return steps
+
+
+_ALIKE = frozenset({
+    "NOP", "EXIT", "LDC", "ULDC", "LDCU", "P2R", "R2P", "R2UR", "LDG", "STG", "LDL", "STL", "SHFL", "VOTE", "VOTEU",
+    "REDUX", "CREDUX", "MATCH",
+})  # fmt: skip
+"""Opcodes without a row whose steps do not depend on what else the kernel has, nor on where the instruction stands."""
+_alike: dict[tuple[str, int], MachineStep] = {}
+"""Steps of these opcodes, by text and immediates."""
+
+
+def _again(instruction: MachineInstruction) -> MachineStep | None:
+    """The step of an instruction of `_ALIKE` that was met before, for this place."""
+    found = _alike.get((instruction.text, instruction.low))
+    return None if found is None else found.at(instruction)
 
 
 _computed: dict[tuple[str, int], tuple[Any, Computed]] = {}
@@ -748,6 +783,7 @@ _MOST_COMPUTED = 1 << 16
 def _new(instruction: MachineInstruction) -> Computed:
     if len(_computed) > _MOST_COMPUTED:
         _computed.clear()
+        _alike.clear()
     made = Computed(instruction)
     _computed[instruction.text, instruction.low] = ROWS.get(instruction.opcode), made
     return made

@@ -146,7 +146,8 @@ _WAITS: Mapping[str, tuple[str, ...]] = {"LDGDEPBAR": (), "DEPBAR": ("LE",)}
 
 
 def _wait(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
-    if instruction.modifiers != _WAITS[instruction.opcode]:
+    every = instruction.modifiers == () and [o.kind for o in instruction.operands] == ["set"]
+    if instruction.modifiers != _WAITS[instruction.opcode] and not (instruction.opcode == "DEPBAR" and every):
         raise refuse(instruction, "has a modifier that is not known")
     return Act(instruction, lambda machine, lanes, count: None)
 

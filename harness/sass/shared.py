@@ -73,7 +73,9 @@ class SharedBlocks:
         instructions = code.function.instructions
         unit = min([_SIZES.get(w, (4, 0))[0] for i in instructions if i.opcode in _SMALL for w in i.modifiers] + [4])
         partial = any(
-            i.opcode == "SYNCS" or (i.opcode == "BAR" and (len(i.operands) > 1 or "ARV" in i.modifiers))
+            i.opcode == "SYNCS"
+            or (i.opcode == "BAR" and (len(i.operands) > 1 or "ARV" in i.modifiers))
+            or (i.opcode in ("LD", "ST") and "STRONG" in i.modifiers)
             for i in instructions
         )
         self.machine = machine
@@ -94,6 +96,7 @@ class SharedBlocks:
         self.mbarriers: dict[int, Barrier] = {}  # by their place in the memory of all blocks
         self.coming: dict[int, list[_Coming]] = {}
         self.owned = np.zeros(0, np.int32)  # by unit, the copies under way to it
+        self.published: dict[int, Array] = {}  # by place, what the threads released that made strong stores there
 
     @classmethod
     def of(cls, machine: Machine) -> SharedBlocks:
@@ -235,6 +238,29 @@ class SharedBlocks:
                 f"{instruction.text}: a thread {verb} offset {offset} of shared memory, to which a bulk copy is under "
                 "way: a thread must first see the phase of its mbarrier complete"
             )
+
+    def own(self, addresses: Array, lanes: Array) -> Array:
+        """Whether addresses are those of the lanes' own blocks."""
+        return np.ones(len(addresses), np.bool_)
+
+    def near(self, instruction: MachineInstruction, address: int, lane: int, ranks: int) -> list[int]:
+        """The addresses of one place in the blocks of a mask of ranks. Raises MachineFault for blocks that are none."""
+        if ranks != 1:
+            raise MachineFault(f"{instruction.text}: copies to the blocks of mask 0x{ranks:x}, and there is no cluster")
+        return [address]
+
+    def publish(self, places: Array, lanes: Array) -> None:
+        """Note what threads release that made strong stores to places."""
+        self.order.tick()
+        for place, lane in zip(places.tolist(), lanes.tolist(), strict=True):
+            self.published[place] = self.order.join(
+                self.published.get(place), self.order.release(np.array([lane]))
+            )  # fmt: skip
+
+    def acquire(self, places: Array, lanes: Array) -> None:
+        """Order threads after those that made strong stores to the places that they read."""
+        for place in set(places.tolist()) & self.published.keys():
+            self.order.acquire(lanes[places == place], self.published[place])
 
     def _before(self) -> None:
         """Order what warps did until now before what they do next."""
@@ -647,8 +673,15 @@ _FENCES: dict[str, list[tuple[str, ...]]] = {
 
 
 def _fence(instruction: MachineInstruction, code: MachineCode) -> MachineStep | None:
+    if instruction.opcode == "CCTL" and instruction.modifiers in _PREFETCHES:
+        where = instruction.operands
+        return _Fence(instruction) if len(where) == 1 and where[0].kind == "mem" and _in_global(where[0]) else None
     known = instruction.modifiers in _FENCES[instruction.opcode] and not instruction.operands
     return _Fence(instruction) if known else None
+
+
+_PREFETCHES = (("E", "PF1"), ("E", "PF2"), ("E", "DML2"))
+"""CCTL that brings data to a cache or says how long it stays there. Without an address that is accessed."""
 
 
 def shared_step(instruction: MachineInstruction, code: MachineCode) -> MachineStep | None:

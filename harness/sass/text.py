@@ -69,7 +69,8 @@ class Operand:
     float None), "mem" (an address: register `base` or none, whose suffix may be one of `SCALES`, `uniform` register or
     none, `offset`, `wide` for a 64-bit base), "gdesc" (descriptors of matrices, from uniform register `number` on),
     "tmem" (an address of tensor memory in uniform register `number`, plus `offset`), "idesc" (a product's descriptor in
-    uniform register `number`), "label" (`name`), "word" (a special register or another name). negated, absolute,
+    uniform register `number`), "desc" (a descriptor of caching in uniform register `number`), "set" (numbers of
+    scoreboards: `name`), "label" (`name`), "word" (a special register or another name). negated, absolute,
     inverted: `-`, `|x|`, and `~` or `!`. suffix: what follows a register or a float, such as "H0_H0".
     """
 
@@ -211,7 +212,7 @@ def _known(text: str) -> _Parts:
 
 def _split(text: str) -> list[str]:
     """Operands of a list. RET writes a register and a label without a comma between them, BRX one and a number."""
-    parts = [p.strip() for p in text.split(",")] if text.strip() else []
+    parts = [p.strip() for p in re.split(r",(?![^{}]*\})", text)] if text.strip() else []
     return [p for part in parts for p in re.split(r"\s+(?=`|-?0x)", part)]
 
 
@@ -219,6 +220,8 @@ _REGISTER = re.compile(r"^(UR|UP|R|P|B)(Z|T|\d+)((?:\.\w+)*)$")
 _BANK = re.compile(r"^c\[0x([0-9a-f]+)\]\[([^\]]+)\]((?:\.\w+)*)$")
 _MEMORY = re.compile(r"^(?:desc\[(UR\w+)\])?\[([^\]]*)\]$")
 _DESCRIPTOR = re.compile(r"^gdesc\[UR(\d+)\]((?:\.\w+)*)$")
+_POLICY = re.compile(r"^desc\[UR(\d+)\]$")
+_SET = re.compile(r"^\{(\d(?:,\d)*)\}$")
 _TENSOR = re.compile(r"^(tmem|idesc)\[UR(\d+)(?:\+(-?)0x([0-9a-f]+))?\]((?:\.\w+)*)$")
 _INT = re.compile(r"^0x([0-9a-f]+)$")
 _FLOAT = re.compile(r"^\+?(?:\d+(?:\.\d+)?(?:e[+-]?\d+)?|INF|QNAN|SNAN)(?:\.(H[01]))?$")
@@ -249,6 +252,10 @@ def operand(text: str) -> Operand:
         )
     if (found := _DESCRIPTOR.match(text)) and not (negated or inverted or absolute):
         return Operand("gdesc", int(found[1]), suffix=found[2].lstrip("."))
+    if (found := _POLICY.match(text)) and not (negated or inverted or absolute):
+        return Operand("desc", int(found[1]))
+    if (found := _SET.match(text)) and not (negated or inverted or absolute):
+        return Operand("set", name=found[1])
     if (found := _TENSOR.match(text)) and not (negated or inverted or absolute):
         offset = int(found[4] or "0", 16) * (-1 if found[3] else 1)
         return Operand(found[1], int(found[2]), suffix=found[5].lstrip("."), offset=offset)
@@ -259,6 +266,8 @@ def operand(text: str) -> Operand:
         return Operand("float", absolute=absolute, inverted=inverted, suffix=found[1] or "")
     if found := _MEMORY.match(text):
         base, offset = _inner(found[2])
+        if base[0] == _NO_OFFSET and base[1] is not None:
+            base = None, base[1]
         wide = base[0] is not None and base[0].suffix == "64"
         if base[0] is not None and base[0].suffix not in ("", "64", *SCALES):
             raise Unsupported(f"an address of unknown form: {text}")
@@ -266,6 +275,10 @@ def operand(text: str) -> Operand:
     if _WORD.match(text) and not (negated or absolute):
         return Operand("word", name=text, inverted=inverted)
     raise Unsupported(f"an operand of unknown form: {text}")
+
+
+_NO_OFFSET = Operand("R", -1, suffix="U32")
+"""RZ.U32 before a uniform register: the address is that of the register."""
 
 
 def _inner(text: str) -> tuple[tuple[Operand | None, Operand | None], int]:

@@ -52,7 +52,41 @@ TEST: mbarrier.test_wait.shared::cta.b64 q, [a], st; @!q bra TEST;
   st.global.u32 [gy], n;
 DONE:
 """
-BODIES = {"copies": (LOADED, THREADS), "handed": (HANDED, 32)}
+REDUCED = """
+  mad.lo.u32 w, t, 4, v; mul.wide.u32 o, t, 4; add.u64 h, gx, o; ld.global.u32 n, [h]; st.shared.u32 [w], n;
+  add.u64 h, gy, o; st.global.u32 [h], n; mad.lo.u32 n, n, 0x80010101, t; st.shared.u32 [w+512], n;
+  fence.proxy.async; bar.sync 0; @!p bra DONE;
+  cp.reduce.async.bulk.global.shared::cta.bulk_group.{kind} [gy], [v+512], 512;
+  cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;
+DONE:
+"""
+NEAR = """
+  mad.lo.u32 w, t, 4, v; mul.wide.u32 o, t, 4; add.u64 h, gx, o; ld.global.u32 n, [h]; st.shared.u32 [w], n;
+  mad.lo.u32 n, n, 0x80010101, t; st.shared.u32 [w+512], n; fence.proxy.async; bar.sync 0;
+  @p mbarrier.arrive.expect_tx.shared::cta.b64 _, [a+8], 512;
+  @p cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.{kind} [v], [v+512], 512, [a+8];
+WAIT: mbarrier.try_wait.parity.shared::cta.b64 q, [a+8], 0; @!q bra WAIT;
+  ld.shared.u32 n, [w]; add.u64 h, gy, o; st.global.u32 [h], n;
+"""
+AFTER = """
+  mad.lo.u32 w, t, 16, v; mul.wide.u32 o, t, 4; and.b32 n, t, 63; mul.wide.u32 h, n, 16; add.u64 h, gx, h;
+  cp.async.ca.shared.global [w], [h], 16; {arrive} [a]; {more}
+WAIT: mbarrier.try_wait.parity.shared::cta.b64 q, [a], 0; @!q bra WAIT;
+  xor.b32 n, t, 127; mad.lo.u32 w, n, 16, v; ld.shared.u32 n, [w+4]; add.u64 h, gy, o; st.global.u32 [h], n;
+"""
+HINTED = (
+    LOADED.replace("bytes [v], [gx], 512, [a+8]", "bytes.L2::cache_hint [v], [gx], 512, [a+8], h")
+    .replace("bulk_group [gy], [v+1024], 512", "bulk_group.L2::cache_hint [gy], [v+1024], 512, h")
+    .replace("LOOP:\n", "createpolicy.fractional.L2::evict_first.b64 h, 1.0;\nLOOP:\n")
+)
+OWN = "cp.async.mbarrier.arrive{}.shared::cta.b64"
+BODIES = {
+    "copies": (LOADED, THREADS), "handed": (HANDED, 32), "hinted": (HINTED, THREADS),
+    "arrive": (AFTER.format(arrive=OWN.format(".noinc"), more=""), THREADS),
+    "arrive more": (AFTER.format(arrive=OWN.format(""), more="mbarrier.arrive.shared::cta.b64 st, [a];"), THREADS),
+}  # fmt: skip
+GLOBAL = ["add.u64", "add.f32", "add.noftz.bf16", "min.s32", "max.u64", "min.f16", "inc.u32", "xor.b64"]
+SHARED = ["add.u32", "min.s32", "dec.u32"]
 
 
 def stored(name: str, target: str, level: str, change: tuple[str, str] = ("", ""), **options: int) -> np.ndarray:
@@ -70,11 +104,39 @@ def stored(name: str, target: str, level: str, change: tuple[str, str] = ("", ""
 
 @pytest.mark.parametrize("opt", [0, 3])
 @pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
-@pytest.mark.parametrize("name", BODIES)
+@pytest.mark.parametrize("name", ["copies", "handed", "arrive more"])
 def test_machine_code_gives_the_bits_of_the_ptx(name: str, target: str, opt: int) -> None:
     wanted = stored(name, target, "ptx")
     assert len(np.unique(wanted)) > 8
     assert (stored(name, target, "sass", opt=opt) == wanted).all()
+
+
+@pytest.mark.parametrize("name", ["hinted", "arrive"])
+def test_other_copies_give_the_bits_of_the_ptx(name: str) -> None:
+    wanted = stored(name, "sm_90a", "ptx")
+    assert len(np.unique(wanted)) > 8
+    assert (stored(name, "sm_90a", "sass") == wanted).all()
+
+
+@pytest.mark.parametrize(("body", "kind"), [*((REDUCED, k) for k in GLOBAL), *((NEAR, k) for k in SHARED)])
+def test_reductions_give_the_bits_of_the_ptx(body: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(BODIES, "reduced", (body.format(kind=kind), THREADS))
+    wanted = stored("reduced", "sm_90a", "ptx")
+    assert len(np.unique(wanted)) > 8
+    assert (stored("reduced", "sm_90a", "sass") == wanted).all()
+
+
+@pytest.mark.parametrize("body", [REDUCED, NEAR])
+def test_a_planted_reduction_gives_other_bits(body: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(BODIES, "reduced", (body.format(kind="max.u32"), THREADS))
+    wanted, right = stored("reduced", "sm_90a", "ptx"), async_copy._TYPES
+    monkeypatch.setattr(async_copy, "_TYPES", {**right, (): ("s32",)})
+    assert (stored("reduced", "sm_90a", "sass") != wanted).any()
+
+
+def test_copies_that_are_not_waited_for_by_their_mbarrier_race() -> None:
+    with pytest.raises(MachineFault, match=r"deadlock|race"):
+        stored("arrive", "sm_90a", "sass", (OWN.format(".noinc") + " [a];", ""))
 
 
 @pytest.mark.parametrize(("change", "words"), [
@@ -121,7 +183,23 @@ def test_a_planted_wrong_size_of_chunks_leaves_bytes_missing(monkeypatch) -> Non
     "SYNCS.ARRIVE.TRANS64.A1T0 R3, [R4+URZ], RZ",  # no even register
     "SYNCS.ARRIVE.TRANS64.A1T0 R2, [R4+URZ], R5",
     "SYNCS.PHASECHK.TRANS64.FOO P0, [R4+URZ], R5",
-    "UBLKCP.S.G.MULTICAST [UR8], [UR6], UR4",
+    "UBLKCP.G.S.MULTICAST [UR8], [UR6], UR4",
+    "UBLKCP.S.S.MULTICAST [UR8], [UR6], UR4",
+    "UBLKCP.S.G [UR8], [UR6], UR4, UR10",
+    "UBLKRED.G.S.ADD.S64 [UR8], [UR6], UR4",
+    "UBLKRED.G.S.ADD.F32 [UR8], [UR6], UR4",
+    "UBLKRED.S.S.MAX.F16.RN [UR8], [UR6], UR4",
+    "UBLKRED.G.G.ADD [UR8], [UR6], UR4",
+    "@P0 UBLKRED.G.S.ADD [UR8], [UR6], UR4",
+    "ARRIVES.LDGSTSBAR.64 [UR4]",
+    "ARRIVES.LDGSTSBAR.ARVCNT [UR4]",
+    "UTMACCTL.FOO [UR4]",
+    "UTMAPF.2D [UR4], [UR6]",
+    "UBLKPF [UR4], UR6",
+    "PREEXIT 0x1",
+    "DEPBAR {5,4",
+    "CCTL.E.RML2 [R2]",
+    "CCTL.E.PF1 [R3]",
     "@P0 UBLKCP.S.G [UR8], [UR6], UR4",
     "NANOSLEEP.FOO 0x20",
     "BRA.ANY `(.L)",

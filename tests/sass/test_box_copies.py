@@ -8,6 +8,7 @@ import pytest
 from ptxdiff.emulator import Buffer, HostMap, run_kernel
 from ptxdiff.launcher import _machine_code
 from ptxdiff.sass import async_copy
+from ptxdiff.sass.clusters import ClusterBlocks
 from ptxdiff.sass.run import run_machine_code
 from ptxdiff.sass.text import MachineFault, Unsupported
 from ptxdiff.triton.targets import probe
@@ -36,7 +37,9 @@ WAIT: mbarrier.try_wait.parity.shared::cta.b64 q, [a], 0; @!q bra WAIT;
 WAIT = "WAIT: mbarrier.try_wait.parity.shared::cta.b64 q, [a], 0; @!q bra WAIT;"
 
 
-def _copied(level: str, target: str, swizzle: int, first: int, opt: int = 3, text: str = KERNEL) -> np.ndarray:
+def _copied(
+    level: str, target: str, swizzle: int, first: int, opt: int = 3, text: str = KERNEL, grid: int = 1
+) -> np.ndarray:
     """What the kernel leaves in y, 40 x 36 words, of x, 20 x 40. Boxes are 8 x 32 words, from (first, first) on."""
     if not probe()[target].available:
         pytest.skip(f"no ptxas for {target}")
@@ -45,9 +48,9 @@ def _copied(level: str, target: str, swizzle: int, first: int, opt: int = 3, tex
     maps = [HostMap(b, 0, a.shape, (a.shape[1], 1), (8, 32), 2, swizzle, 0) for b, a in ((source, x), (to, y))]
     ptx = text.format(target=target)
     if level == "ptx":
-        run_kernel(ptx, [*maps, first], (1,), num_threads=THREADS)
+        run_kernel(ptx, [*maps, first], (grid,), num_threads=THREADS)
     else:
-        run_machine_code(_machine_code(ptx, "k", None, opt, False), [*maps, first], (1,), THREADS)
+        run_machine_code(_machine_code(ptx, "k", None, opt, False), [*maps, first], (grid,), THREADS)
     return y
 
 
@@ -59,6 +62,31 @@ def test_machine_code_gives_the_bits_of_the_ptx(target: str, swizzle: int, first
     wanted = _copied("ptx", target, swizzle, first)
     assert len(np.unique(wanted)) > 8
     np.testing.assert_array_equal(_copied("sass", target, swizzle, first, opt), wanted)
+
+
+BOTH = "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;"
+SEVERAL = (
+    KERNEL.replace(".s32 first)", ".s32 first) .reqnctapercluster 2")
+    .replace("bar.sync 0;", BOTH)
+    .replace("bytes [v], [gx, {{f, f}}], [a];", "bytes.multicast::cluster [v], [gx, {{f, f}}], [a], m;")
+    .replace(
+        "@p cp.async.bulk.tensor.2d.shared",
+        "mov.u32 n, %ctaid.x; setp.eq.and.u32 q, n, 0, p; mov.b16 m, 3; @q\ncp.async.bulk.tensor.2d.shared",
+    )
+    .replace(".reg .pred p, q;", ".reg .pred p, q; .reg .b16 m;")
+    .replace("[gy, {{f, f}}], [v]", "[gy, {{f, n}}], [v]")
+    .replace("add.u32 f, f, 1;", "add.u32 f, f, 1; mov.u32 n, %ctaid.x; mad.lo.u32 n, n, 16, f;")
+)
+
+
+def test_a_box_for_several_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = _copied("ptx", "sm_90a", 3, 2, text=SEVERAL, grid=2)
+    assert wanted[4].any()
+    assert wanted[20].any()
+    np.testing.assert_array_equal(_copied("sass", "sm_90a", 3, 2, text=SEVERAL, grid=2), wanted)
+    monkeypatch.setattr(ClusterBlocks, "near", lambda self, instruction, address, lane, ranks: [address])
+    with pytest.raises(MachineFault, match="deadlock"):
+        _copied("sass", "sm_90a", 3, 2, text=SEVERAL, grid=2)
 
 
 def test_a_planted_swizzle_gives_other_bits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,10 +109,11 @@ def test_a_map_in_global_memory_is_refused() -> None:
 
 @pytest.mark.parametrize("text", [
     "UTMACMDFLUSH 0x1",
-    "UTMALDG.2D.MULTICAST [UR8], [UR4], UR6",
+    "UTMALDG.2D.MULTICAST [UR8], [UR4]",
+    "UTMASTG.2D.MULTICAST [UR8], [UR4], UR6",
     "UTMALDG.2D.IM2COL [UR8], [UR4]",
     "UTMALDG.6D [UR8], [UR4]",
-    "UTMASTG.2D [UR8], [UR4], desc[UR6]",
+    "UTMASTG.2D [UR8], [UR4], UR6",
     "@P0 UTMASTG.2D [UR8], [UR4]",
     "UTMAREDG.2D.ADD [UR8], [UR4]",
 ])  # fmt: skip

@@ -43,7 +43,14 @@ from ptxdiff.emulator.isa.convert_narrow import (
     cvt_narrow_f16x2,
     cvt_narrow_f32,
 )
-from ptxdiff.emulator.isa.convert_scale import cvt_bf16x2_ue8m0x2, cvt_ue8m0x2_bf16x2, cvt_ue8m0x2_f32
+from ptxdiff.emulator.isa.convert_scale import (
+    cvt_bf16x2_s2f6x2_scaled,
+    cvt_bf16x2_ue8m0x2,
+    cvt_s2f6x2_bf16x2_scaled,
+    cvt_s2f6x2_f32_scaled,
+    cvt_ue8m0x2_bf16x2,
+    cvt_ue8m0x2_f32,
+)
 from ptxdiff.emulator.isa.convert_stochastic import cvt_bf16x2_f32_rs, cvt_f16x2_f32_rs, reversed16
 from ptxdiff.emulator.isa.modifiers import RM, RN, RP, RZ
 from ptxdiff.emulator.numeric.bits import sign_extend
@@ -555,3 +562,52 @@ def f2fp_merged_e2m1_f16(a: int, c: int, relu: int, form: int = _CODES["e2m1"]) 
 def f2fp_merged_e2m1_bf16(a: int, c: int, relu: int, form: int = _CODES["e2m1"]) -> int:
     """Two bfloat16 as codes of four bits in the lowest byte. The lower bytes of the second operand move up by one."""
     return (cvt_narrow_bf16x2(a, RN, relu, 0, form) & 0xFF) | c << 8
+
+
+# Turing and Ampere write no formats for float32 as float16.
+
+
+@row("F2FP.SATFINITE{.RELU}.PACK_AB{.rnd}", "R = f,f", rnd=_TWO)
+def f2fp_f16_finite_plain(a: int, b: int, rnd: int, relu: int) -> int:
+    """Two float32 as float16, without infinities: the first in the upper half."""
+    return cvt_f16x2_f32(a, b, rnd, relu, 1, 0)
+
+
+@row("F2FP.SATFINITE{.RELU}.BF16.PACK_AB{.rnd}", "R = f,f", rnd=_TWO)
+def f2fp_bf16_finite_plain(a: int, b: int, rnd: int, relu: int) -> int:
+    """Two float32 as bfloat16, without infinities: the first in the upper half."""
+    return cvt_bf16x2_f32(a, b, rnd, relu, 1, 0)
+
+
+@row("F2FP{.SATFINITE}{.RELU}.MERGE_C{.rnd}", "R = f,RZ", rnd=_TWO)
+def f2fp_f16_one_plain(a: int, rnd: int, satfinite: int, relu: int) -> int:
+    """A float32 as a float16 in the lower half."""
+    return cvt_f16_f32(a, rnd, 0, relu, satfinite, 0) & 0xFFFF
+
+
+@row("F2FP{.SATFINITE}{.RELU}.BF16.MERGE_C{.rnd}", "R = f,RZ", rnd=_TWO)
+def f2fp_bf16_one_plain(a: int, rnd: int, satfinite: int, relu: int) -> int:
+    """A float32 as a bfloat16 in the lower half."""
+    return cvt_bf16_f32(a, rnd, 0, relu, satfinite, 0) & 0xFFFF
+
+
+# Fixed-point numbers of eight bits (s2f6), with two scales.
+
+
+@row("F2FP.SATFINITE{.RELU}.S2_6.F32.PACK_AB_MERGE_C", "R = f,f,v")
+def f2fp_s2f6(a: int, b: int, c: int, relu: int) -> int:
+    """Two float32 as s2f6: the first in the upper byte. The upper half of the third operand has the scales, its lower
+    half fills the upper half of the result."""
+    return cvt_s2f6x2_f32_scaled(a, b, c >> 16, RN, relu) | (c & 0xFFFF) << 16
+
+
+@row("F2FP.SATFINITE{.RELU}.S2_6.BF16.UNPACK_B_MERGE_C", "R = u,v")
+def f2fp_s2f6_bf16(a: int, c: int, relu: int) -> int:
+    """Two bfloat16 as s2f6. The second operand is the third one of `f2fp_s2f6`."""
+    return cvt_s2f6x2_bf16x2_scaled(a, c >> 16, RN, relu) | (c & 0xFFFF) << 16
+
+
+@row("F2FP{.SATFINITE}{.RELU}.BF16.S2_6.UNPACK_B", "R = k,t")
+def f2fp_unpacked_s2f6(a: int, s: int, relu: int, satfinite: int) -> int:
+    """Two s2f6 with two scales as bfloat16."""
+    return cvt_bf16x2_s2f6x2_scaled(a, s, relu, satfinite)

@@ -579,3 +579,78 @@ def i2ip(a: int, b: int, c: int, kind: int) -> int:
 def i2ip_narrow(a: int, b: int, c: int, kind: int) -> int:
     """As `i2ip`; nvdisasm writes beside the third operand from which bit on its bits are dropped."""
     return cvt_pack_onto(a, b, c, abs(kind), 1 if kind < 0 else 0)
+
+
+@row("VIADD.32.ISAT", "R = u,u")
+def viadd_u32_isat(a: int, b: int) -> int:
+    """The sum of two unsigned words, or the largest one."""
+    return min(a + b, 0xFFFFFFFF)
+
+
+@row("VIADD.S16x2.ISAT", "R = u,u")
+def viadd_s16x2_isat(a: int, b: int) -> int:
+    """Two sums of signed numbers of 16 bits, or the nearest ones."""
+    low = max(min(sign_extend(a, 16) + sign_extend(b, 16), 0x7FFF), -0x8000)
+    high = max(min(sign_extend(a >> 16, 16) + sign_extend(b >> 16, 16), 0x7FFF), -0x8000)
+    return (high & 0xFFFF) << 16 | low & 0xFFFF
+
+
+@row("VIADD.16x2.ISAT", "R = u,u")
+def viadd_u16x2_isat(a: int, b: int) -> int:
+    """Two sums of unsigned numbers of 16 bits, or the largest one."""
+    low, high = min((a & 0xFFFF) + (b & 0xFFFF), 0xFFFF), min((a >> 16) + (b >> 16), 0xFFFF)
+    return high << 16 | low
+
+
+@row("VIADD.S8x4.ISAT", "R = u,u")
+def viadd_s8x4_isat(a: int, b: int) -> int:
+    """Four sums of signed numbers of 8 bits, or the nearest ones."""
+    total = 0
+    for number in range(4):
+        one = sign_extend(a >> 8 * number, 8) + sign_extend(b >> 8 * number, 8)
+        total |= (max(min(one, 0x7F), -0x80) & 0xFF) << 8 * number
+    return total
+
+
+@row("VIADD.S8x4.ISAT", "R = u,-u", label="VIADD.S8x4.ISAT-difference")
+def viadd_s8x4_isat_difference(a: int, b: int) -> int:
+    """Four differences of signed numbers of 8 bits, or the nearest ones. b: the second word, negated as a whole."""
+    total, subtracted = 0, -b & 0xFFFFFFFF
+    for number in range(4):
+        one = sign_extend(a >> 8 * number, 8) - sign_extend(subtracted >> 8 * number, 8)
+        total |= (max(min(one, 0x7F), -0x80) & 0xFF) << 8 * number
+    return total
+
+
+@row("VIADD.U8x4.ISAT", "R = u,u")
+def viadd_u8x4_isat(a: int, b: int) -> int:
+    """Four sums of unsigned numbers of 8 bits, or the largest one."""
+    total = 0
+    for number in range(4):
+        total |= min((a >> 8 * number & 0xFF) + (b >> 8 * number & 0xFF), 0xFF) << 8 * number
+    return total
+
+
+@row("VIADD.U8x4.ISAT", "R = u,-u", label="VIADD.U8x4.ISAT-difference")
+def viadd_u8x4_isat_difference(a: int, b: int) -> int:
+    """Four differences of unsigned numbers of 8 bits, or 0. b: the second word, negated as a whole."""
+    total, subtracted = 0, -b & 0xFFFFFFFF
+    for number in range(4):
+        total |= max((a >> 8 * number & 0xFF) - (subtracted >> 8 * number & 0xFF), 0) << 8 * number
+    return total
+
+
+@row("UVIADD.kind", "R = m,m", kind={"U8x4": 0, "S8x4": 1})
+def uviadd_8x4(a: int, b: int, kind: int) -> int:
+    """Four sums of 8 bits, wrapping, in uniform registers."""
+    return (a & 0x7F7F7F7F) + (b & 0x7F7F7F7F) ^ (a ^ b) & 0x80808080
+
+
+@row("VIMNMX.S8x4.RELU", "R = u,u,p")
+def imnmx_s8x4_relu(a: int, b: int, c: int) -> int:
+    """Four numbers of 8 bits: the smaller ones if the predicate is true, else the larger ones; 0 for a negative one."""
+    total = 0
+    for number in range(4):
+        x, y = sign_extend(a >> 8 * number, 8), sign_extend(b >> 8 * number, 8)
+        total |= max(min(x, y) if c else max(x, y), 0) << 8 * number
+    return total

@@ -221,3 +221,9 @@ def fhadd(a: int, b: int, type: int, rnd: int, sat: int) -> int:
 def fhfma(a: int, b: int, c: int, type: int, rnd: int, sat: int) -> int:
     """The fused product of two float16 or bfloat16, plus a float32."""
     return fma_mixed(a, b, c, rnd, sat, type)
+
+
+@row("MUFU.EX2.type", "R = u", type={"F16x2": F16, "BF16x2": BF16}, approximate=True, label="MUFU.EX2.x2")
+def mufu_ex2_halves(a: int, type: int) -> int:
+    """About 2**a in each half."""
+    return ex2_half(a >> 16, type) << 16 | ex2_half(a & 0xFFFF, type)

@@ -1,0 +1,113 @@
+"""Generic addresses in machine code give the bits of the PTX."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ptxdiff import run_ptx
+from ptxdiff.emulator import Buffer
+from ptxdiff.sass import generic
+from ptxdiff.sass.cubin import MachineCode, Parameter
+from ptxdiff.sass.run import run_machine_code
+from ptxdiff.sass.text import MachineFault, Unsupported
+from ptxdiff.triton.targets import probe
+from tests.support.sass.assembly import written
+
+THREADS = 64
+KERNEL = """
+.version 8.7
+.target {target}
+.address_size 64
+.visible .entry k(.param .u64 in, .param .u64 out) {{
+  .reg .b32 t, v, w, x, y; .reg .b64 p, q, g, h, o; .reg .pred c, d;
+  .shared .align 16 .b8 data[1024]; .local .align 8 .b8 own[64];
+  mov.u32 t, %tid.x; mul.wide.u32 o, t, 4; ld.param.u64 p, [in]; ld.param.u64 q, [out]; add.u64 p, p, o;
+  add.u64 q, q, o; add.u64 q, q, o; mov.u64 g, data; cvta.shared.u64 g, g; add.u64 g, g, o;
+  and.b32 v, t, 7; mul.wide.u32 o, v, 4; mov.u64 h, own; cvta.local.u64 h, h; add.u64 h, h, o;
+  ld.global.u32 v, [p]; and.b32 w, t, 3; setp.eq.u32 c, w, 1; setp.eq.u32 d, w, 2; mov.u32 x, 0; mov.u32 y, 0;
+{body}
+  st.global.v2.u32 [q], {{x, y}}; ret; }}
+"""
+BODIES = {
+    "shared": "st.u32 [g], v; ld.u32 x, [g]; ld.u16 y, [g+2];",
+    "local": "st.u32 [h], v; st.local.u32 [own+4], t; ld.u32 x, [h]; ld.u8 y, [h+1];",
+    "of each": "st.u32 [g], t; st.u32 [h], v; selp.b64 p, g, p, c; selp.b64 p, h, p, d; ld.u32 x, [p];"
+    "@!c bra ENDS; st.u32 [p], v; ENDS: ld.u32 y, [g];",
+    "atomic": "st.u32 [g], v; atom.add.u32 x, [g], 5; red.max.s32 [g], t; ld.u32 y, [g];",
+    "kinds": "isspacep.shared c, g; selp.u32 x, 1, 0, c; isspacep.shared c, p; selp.u32 w, 2, 0, c; add.u32 x, x, w;"
+    "isspacep.local c, h; selp.u32 w, 4, 0, c; add.u32 x, x, w; isspacep.local c, g; selp.u32 w, 8, 0, c;"
+    "add.u32 x, x, w;",
+    "strong": "setp.lt.u32 c, t, 32; @!c bra WAITS; st.u32 [g+256], v; st.release.cta.u32 [g], 7; bra ENDS;"
+    "WAITS: mov.u32 x, 0; LOOP: ld.acquire.cta.u32 y, [g+-128]; setp.ne.u32 d, y, 7; @d bra LOOP;"
+    "ld.u32 x, [g+128]; ENDS: ",
+}  # fmt: skip
+TARGETS = ("sm_80", "sm_90a", "sm_100a")
+
+
+def _stored(name: str, level: str, target: str, opt: int = 3) -> np.ndarray:
+    if not probe()[target].available:
+        pytest.skip(f"no ptxas for {target}")
+    given = np.random.default_rng(5).integers(0, 1 << 32, THREADS, np.uint32)
+    out = np.zeros(2 * THREADS, np.uint32)
+    run_ptx(
+        KERNEL.format(target=target, body=BODIES[name]), 1, THREADS, given, out, level=level, target=target, opt=opt
+    )
+    return out
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "opt"),
+    [*((n, t, 3) for n in BODIES for t in TARGETS), ("of each", "sm_90a", 0), ("kinds", "sm_80", 0)],
+)
+def test_machine_code_gives_the_bits_of_the_ptx(name: str, target: str, opt: int) -> None:
+    wanted = _stored(name, "ptx", target)
+    assert wanted.any()
+    assert (_stored(name, "sass", target, opt) == wanted).all()
+
+
+@pytest.mark.parametrize("window", ["_shared", "_local"])
+def test_a_planted_mistake_gives_other_bits(window: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted, right = _stored("of each", "ptx", "sm_90a"), getattr(generic, window)
+    planted = {n: a if a is not right else _nothing for n, a in generic._WINDOWS.items()}
+    monkeypatch.setattr(generic, "_WINDOWS", planted)
+    assert (_stored("of each", "sass", "sm_90a") != wanted).any()
+
+
+def _nothing(machine, step, addresses, lanes, rows):
+    return np.zeros((len(addresses), step.size), np.uint8)
+
+
+def test_a_weak_flag_is_a_race(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = BODIES["strong"].replace("st.release.cta.u32 [g], 7;", "st.u32 [g], 7;")
+    monkeypatch.setitem(BODIES, "strong", body)
+    with pytest.raises(MachineFault, match="race"):
+        _stored("strong", "sass", "sm_90a")
+
+
+@pytest.mark.parametrize("text", [
+    "QSPC.E.S P0, R1, [R2]", "QSPC.S P0, RZ, [R2]", "QSPC.E.C P0, RZ, [R2]", "QSPC.E.S P0, RZ, [R3]",
+    "QSPC.E.S UP0, RZ, [R2]", "S2R R1, SR_LWINHI", "CS2R R2, SR_SWINHI", "LD.E.FOO R1, [R2]",
+    "ATOM.E.ADD.F32.FTZ.RN.WEAK.GPU PT, R1, [R2], R4",
+])  # fmt: skip
+def test_other_forms_are_refused(text: str) -> None:
+    with pytest.raises(Unsupported):
+        _run(f"{text}\nEXIT")
+
+
+@pytest.mark.parametrize("text", ["ST.E [R2.64], R4", "LD.E R4, [R2.64+0x100]"])
+def test_parameters_are_read_alone_and_within_their_bounds(text: str) -> None:
+    with pytest.raises(MachineFault, match="parameters"):
+        _run(f"MOV R2, 0x10\nMOV R3, 0x800000\n{text}\nEXIT")
+
+
+def test_an_atomic_update_of_local_memory_is_refused() -> None:
+    with pytest.raises(Unsupported, match="memory"):
+        _run("MOV R2, 0xfffd80\nMOV R3, 0x2000000\nATOM.E.ADD.STRONG.GPU PT, R1, [R2], R4\nEXIT")
+
+
+def _run(body: str) -> None:
+    buffer = Buffer(np.zeros(4, np.uint32), "out", defined=False)
+    run_machine_code(
+        MachineCode("kernel", "sm_90", written(body), (Parameter(0, 8),), 0x210, {}, 0, 0), [buffer], (1,), 32
+    )
