@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import re
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
@@ -28,6 +32,7 @@ from ptxdiff.reports.model import (
     with_sass,
     worst_state,
 )
+from ptxdiff.reports.packing import Keeper
 from ptxdiff.reports.timing import Measured, RegisterSpeed
 
 WORST_SHOWN = 8
@@ -66,13 +71,13 @@ class SourceListing:
 
 @dataclass(frozen=True)
 class Code:
-    """One invocation of a variant's asm in the compiled kernel, in PTX and in SASS, coloured."""
+    """One invocation of a variant's asm in the compiled kernel, in PTX and in SASS: numbered lines, coloured."""
 
     variant: str
     target: str
     pack: int
-    ptx: tuple[tuple[int, tuple[Span, ...]], ...]
-    sass: tuple[tuple[int, tuple[Span, ...]], ...]
+    ptx: Sequence[tuple[int, Sequence[Span]]]
+    sass: Sequence[tuple[int, Sequence[Span]]]
     more: int
     lined_up: bool
 
@@ -113,6 +118,7 @@ class CasePage:
     speed: list[Measured]
     registers: RegisterSpeed
     changes: list[Change]
+    kept: Keeper | None = None
 
     @cached_property
     def info(self) -> CaseInfo | None:
@@ -172,7 +178,7 @@ class CasePage:
     @cached_property
     def code(self) -> list[Code]:
         """The compiled asm of each variant."""
-        return _codes(self.view, self.rows)
+        return _codes(self.view, self.rows, self.kept)
 
     @cached_property
     def resources(self) -> dict[str, dict[str, Resources]]:
@@ -211,11 +217,12 @@ class CasePage:
 
 
 def case_page(
-    view: View, name: str, speed: Sequence[Measured], history: History, registers: RegisterSpeed | None = None
-) -> CasePage:
-    """Gather all that the page shows of one case."""
+    view: View, name: str, speed: Sequence[Measured], history: History, registers: RegisterSpeed | None = None,
+    kept: Keeper | None = None,
+) -> CasePage:  # fmt: skip
+    """Gather all that the page shows of one case. kept: stores what its texts of code give for the next page."""
     changes = [c for c in history.changes if c.case == name]
-    return CasePage(view, name, list(speed), registers or RegisterSpeed(), changes)
+    return CasePage(view, name, list(speed), registers or RegisterSpeed(), changes, kept)
 
 
 def promised_ulp(info: VariantInfo | None) -> int | None:
@@ -395,20 +402,34 @@ def _lines(text: str, language: Language) -> list[tuple[Span, ...]]:
     return [runs(line, language) for line in dedent(text).strip("\n").splitlines()]
 
 
-def _codes(view: View, rows: Sequence[Row]) -> list[Code]:
-    codes = []
-    for row in rows:
-        result = min((r for r in with_sass(row.results) if r.ptx), key=readability, default=None)
-        if result is None:
-            continue
-        texts = view.records.texts
-        shown = listing(*(texts[h].text if h in texts else "" for h in (result.ptx, result.sass)))
-        part = excerpt(shown)
-        if part is not None:
-            ptx, sass = _coloured(part.ptx, "ptx"), _coloured(part.sass, "sass")
-            k = result.key
-            codes.append(Code(row.variant, k.target, k.pack, ptx, sass, part.more, shown.lined_up))
-    return codes
+def _codes(view: View, rows: Sequence[Row], kept: Keeper | None) -> list[Code]:
+    """The compiled asm of each row. It is stored under its texts' digests, so that the next page reads no text."""
+    texts = view.records.texts
+    chosen = [min((r for r in with_sass(row.results) if r.ptx), key=readability, default=None) for row in rows]
+    results = [r for r in chosen if r is not None]
+    hashes = [[h if h in texts else "" for h in (r.ptx, r.sass)] for r in results]
+    parts = b"codes", _code(), json.dumps(hashes).encode()
+    known = kept.get(*parts) if kept is not None else None
+    if known is None:
+        parts_of_code = [_became(*(texts[h].text if h else "" for h in pair)) for pair in hashes]
+        known = json.dumps(parts_of_code).encode()
+        if kept is not None:
+            kept.put(known, *parts)
+    named = zip(results, json.loads(known), strict=True)
+    return [Code(r.key.variant, r.key.target, r.key.pack, *became) for r, became in named if became is not None]
+
+
+def _became(ptx: str, sass: str) -> tuple[Any, ...] | None:
+    """The fields of `Code` from `ptx` on; None if the asm of a variant is not marked in the PTX."""
+    shown = listing(ptx, sass)
+    part = excerpt(shown)
+    return part and (_coloured(part.ptx, "ptx"), _coloured(part.sass, "sass"), part.more, shown.lined_up)
+
+
+@functools.cache
+def _code() -> bytes:
+    """The text of all that decides what `_became` gives."""
+    return b"".join(Path(str(sys.modules[f.__module__].__file__)).read_bytes() for f in (_became, listing))
 
 
 def _machine_runs(view: View, results: Sequence[Result]) -> list[MachineRun]:

@@ -1,25 +1,25 @@
-"""Colours PTX and SASS with Pygments, as runs of (class, text). Templates and scripts escape the text as usual.
+"""Colours PTX and SASS, and Python with Pygments, as runs of (class, text). Templates and scripts escape the text.
 
 Pygments' own PTX lexer splits `cvt.rn.f16.f32` after `cvt`, marks a guard's `@` as an error and lacks hexadecimal
-floats; for SASS it has no lexer. So both are defined here.
+floats; for SASS it has no lexer. So both are defined here, as one expression a state: Pygments tries a state's
+expressions one by one, which takes twice as long, and the texts of a page have a hundred thousand different lines.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
-from pygments.lexer import RegexLexer, bygroups, include
 from pygments.lexers.python import PythonLexer
-from pygments.token import Comment, Keyword, Name, Number, Punctuation, String, Text, Token
+from pygments.token import Comment, Keyword, Name, Number, String, Token
 
 Language = Literal["ptx", "sass", "python"]
 Span = tuple[str, str]
 
-# Token types to class names of the style sheet. Other tokens are plain text.
+# Pygments' token types to class names of the style sheet. Other tokens are plain text.
 CLASSES = {
     Comment: "c",
     Keyword: "k",
@@ -33,75 +33,108 @@ CLASSES = {
 }
 
 
-class PtxLexer(RegexLexer):  # type: ignore[misc]
-    """One line of PTX, or of the asm text of `tl.inline_asm_elementwise` with its `$0` operands."""
+@dataclass(frozen=True)
+class _State:
+    """What a lexer looks for: alternatives in order, the first that matches counts.
 
-    name = "PTX"
-    tokens = {  # noqa: RUF012  (Pygments' protocol)
-        "any": [
-            (r"\s+", Text),
-            (r"//.*", Comment),
-            (r"/\*.*?\*/", Comment),
-            (r'"[^"]*"', String),
-        ],
-        "root": [
-            include("any"),
-            (r"@!?[%$]?\w+", Name.Decorator),
-            (r"[$\w]+\s*:(?!:)", Name.Label),
-            (r"([a-z]\w*)((?:(?:\.|::)\w+)*)", bygroups(Keyword, Keyword.Type), "operands"),
-            (r"\.\w+(?:::\w+)*", Keyword.Declaration, "operands"),
-            (r".", Punctuation),
-        ],
-        "operands": [
-            (r";", Punctuation, "#pop"),
-            include("any"),
-            (r"\.\w+(?:::\w+)*", Keyword.Declaration),
-            (r"0[fF][0-9a-fA-F]{8}|0[dD][0-9a-fA-F]{16}|0[xX][0-9a-fA-F]+U?|0[bB][01]+U?", Number),
-            (r"\d+(?:\.\d*)?(?:[eE][+-]?\d+)?U?", Number),
-            (r"\$\$?L?_\w+", Name.Label),
-            (r"[%$]?\w+(?:\.[xyzw]\b)?", Name.Variable),
-            (r".", Punctuation),
-        ],
-    }
+    classes: by the number of an alternative's last group, the classes of its groups. after: the state behind a match of
+    that group, if it is another one.
+    """
+
+    pattern: re.Pattern[str]
+    classes: Mapping[int, tuple[str, ...]]
+    after: Mapping[int, str]
 
 
-class SassLexer(RegexLexer):  # type: ignore[misc]
-    """One line of machine code as nvdisasm prints it."""
+def _state(*alternatives: tuple[str, str, str] | tuple[str, str]) -> _State:
+    """A state of alternatives: an expression whose groups have the classes of a word's letters, and the state after it.
 
-    name = "SASS"
-    tokens = {  # noqa: RUF012  (Pygments' protocol)
-        "root": [
-            (r"\s+", Text),
-            (r"/\*.*?\*/", Comment),
-            (r"@!?U?P\w+", Name.Decorator),
-            (r"\.L_\w+:?|`\([^)]*\)", Name.Label),
-            (r"\b(?:U?R(?:\d+|Z)|U?P(?:\d+|T)|B\d+|SR_[\w.]+)\b", Name.Variable),
-            (r"[-+]?0x[0-9a-fA-F]+|[-+]?\d+(?:\.\d+)?(?:e[+-]?\d+)?", Number),
-            (r"([A-Z][A-Z0-9_]*)((?:\.\w+)*)", bygroups(Keyword, Keyword.Type)),
-            (r"\w+", Text),
-            (r".", Punctuation),
-        ]
-    }
+    An expression of one class needs no group. The letter `-` is plain text.
+    """
+    parts: list[str] = []
+    classes: dict[int, tuple[str, ...]] = {}
+    after: dict[int, str] = {}
+    groups = 0
+    for expression, letters, *following in alternatives:
+        parts.append(expression if len(letters) > 1 else f"({expression})")
+        groups += len(letters)
+        classes[groups] = tuple(letter.replace("-", "") for letter in letters)
+        if following:
+            after[groups] = following[0]
+    return _State(re.compile("|".join(parts)), classes, after)
 
 
-_LEXERS: dict[Language, Any] = {
-    "ptx": PtxLexer(stripnl=False, ensurenl=False),
-    "sass": SassLexer(stripnl=False, ensurenl=False),
-    "python": PythonLexer(stripnl=False, ensurenl=False),
+_ANY = ((r"\s+", "-"), (r"//.*", "c"), (r"/\*.*?\*/", "c"), (r'"[^"]*"', "s"))
+
+# One line of PTX, or of asm text with its `$0` operands, and one line of SASS as nvdisasm prints it.
+_STATES: dict[str, dict[str, _State]] = {
+    "ptx": {
+        "": _state(
+            *_ANY,
+            (r"@!?[%$]?\w+", "g"),
+            (r"[$\w]+\s*:(?!:)", "l"),
+            (r"([a-z]\w*)((?:(?:\.|::)\w+)*)", "kt", "operands"),
+            (r"\.\w+(?:::\w+)*", "d", "operands"),
+            (r".", "-"),
+        ),
+        "operands": _state(
+            (r";", "-", ""),
+            *_ANY,
+            (r"\.\w+(?:::\w+)*", "d"),
+            (r"0[fF][0-9a-fA-F]{8}|0[dD][0-9a-fA-F]{16}|0[xX][0-9a-fA-F]+U?|0[bB][01]+U?", "n"),
+            (r"\d+(?:\.\d*)?(?:[eE][+-]?\d+)?U?", "n"),
+            (r"\$\$?L?_\w+", "l"),
+            (r"[%$]?\w+(?:\.[xyzw]\b)?", "v"),
+            (r".", "-"),
+        ),
+    },
+    "sass": {
+        "": _state(
+            (r"\s+", "-"),
+            (r"/\*.*?\*/", "c"),
+            (r"@!?U?P\w+", "g"),
+            (r"\.L_\w+:?|`\([^)]*\)", "l"),
+            (r"\b(?:U?R(?:\d+|Z)|U?P(?:\d+|T)|B\d+|SR_[\w.]+)\b", "v"),
+            (r"[-+]?0x[0-9a-fA-F]+|[-+]?\d+(?:\.\d+)?(?:e[+-]?\d+)?", "n"),
+            (r"([A-Z][A-Z0-9_]*)((?:\.\w+)*)", "kt"),
+            (r"\w+", "-"),
+            (r".", "-"),
+        ),
+    },
 }
+_PYTHON: Any = PythonLexer(stripnl=False, ensurenl=False)
 
 
 @lru_cache(maxsize=200_000)
 def runs(line: str, language: Language) -> tuple[Span, ...]:
     """One line as runs of one class each. Neighbours of the same class are joined; all texts together are the line."""
     spans: list[list[str]] = []
-    for token, text in _LEXERS[language].get_tokens(line):
-        name = _class(token)
+    for name, text in _python(line) if language == "python" else _tokens(line, _STATES[language]):
         if spans and (spans[-1][0] == name or text.isspace()):
             spans[-1][1] += text
         else:
             spans.append([name, text])
     return tuple((name, text) for name, text in spans)
+
+
+def _tokens(line: str, states: Mapping[str, _State]) -> Iterator[Span]:
+    """The tokens of a line that is no Python. Every state takes any character, but no end of a line."""
+    state, position = states[""], 0
+    while match := state.pattern.match(line, position):
+        position = match.end()
+        group = match.lastindex or 0
+        names = state.classes[group]
+        if len(names) == 1:
+            yield names[0], match[0]
+        else:
+            texts = match.groups()[group - len(names) : group]
+            yield from ((name, text) for name, text in zip(names, texts, strict=True) if text)
+        if group in state.after:
+            state = states[state.after[group]]
+
+
+def _python(line: str) -> Iterator[Span]:
+    return ((_class(token), text) for token, text in _PYTHON.get_tokens(line))
 
 
 def _class(token: Any) -> str:
@@ -206,7 +239,7 @@ def _tidy(raw: str) -> str:
 
 
 _SASS_LINE = re.compile(r'\s*//## File "\.nv_debug_ptx_txt[^"]*", line (?P<line>\d+)')
-_SASS_CODE = re.compile(r"\s*/\*[0-9a-f]{4,}\*/\s+(?P<code>.*?)\s*(?:/\*.*\*/)?\s*$")
+_SASS_CODE = re.compile(r"\s*/\*[0-9a-f]{4,}\*/\s+")
 _SASS_LABEL = re.compile(r"\s*(\.L_\w+):\s*$")
 
 
@@ -237,12 +270,15 @@ def _sass_line(raw: str) -> tuple[int | None, str, str]:
     if m := _SASS_LINE.match(raw):
         return int(m["line"]), "", ""
     if m := _SASS_CODE.match(raw):
-        return None, _tidy_sass(m["code"]), ""
+        code = raw[m.end() :].rstrip()
+        if code.endswith("*/"):  # the word itself, in hexadecimal
+            code = code.partition("/*")[0]
+        return None, _tidy_sass(code), ""
     return None, "", f"{m[1]}:" if (m := _SASS_LABEL.match(raw)) else ""
 
 
 def _tidy_sass(code: str) -> str:
-    text = re.sub(r"\s+;?$", "", code.rstrip(" ;"))
+    text = code.rstrip(" ;").rstrip()
     return text if text.startswith("@") else f"    {text}"
 
 

@@ -109,7 +109,7 @@ def page(found: View, past: History, book: Markup | None, cache: Path | None = N
     """The page as text. book: the section on the conformance ledger."""
     timed = measured(found.records)
     in_registers = looped(found.records)
-    cases = [case_page(found, name, timed.get(name, ()), past, in_registers.get(name)) for name in found.cases]
+    cases = [case_page(found, name, timed.get(name, ()), past, in_registers.get(name), kept) for name in found.cases]
     made = _made(found, cases, past, kept)
     charts_used = _charts(cases, past)
     library = charts.library(cache) if charts_used else ""

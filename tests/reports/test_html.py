@@ -495,7 +495,7 @@ class Shelf(dict):
 
     def get(self, *parts):
         found = dict.get(self, parts)
-        self.given += found is not None and parts[0] not in (b"quickly", b"template", b"ledger")
+        self.given += found is not None and parts[0] not in (b"quickly", b"template", b"ledger", b"codes")
         return found
 
     def put(self, data, *parts):
@@ -538,6 +538,44 @@ def test_a_kept_packet_equals_a_new_one(base, tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(packing, "_code", lambda: b"another lexer")
         assert page(shelf, base) == (plain, 0)
+
+
+def test_kept_excerpts_of_compiled_asm_are_those_of_the_same_texts_and_code(base, tmp_path, monkeypatch):
+    """With them no text is read; an edited text or another lexer uses none of another."""
+    from ptxdiff.records import Text, text_hash
+    from ptxdiff.reports import case_page, highlight
+
+    shelf, found, name = Shelf(), view(base), base.results[0].key.case
+
+    def became(run, kept):
+        return case_page.case_page(view(run), name, (), html.history([run])[0], kept=kept).code
+
+    plain = became(base, None)
+    assert "rcp" in json.dumps([c.ptx for c in plain])
+    listed = []
+    monkeypatch.setattr(case_page, "listing", lambda *texts: listed.append(texts) or highlight.listing(*texts))
+    for _ in range(2):
+        found = became(base, shelf)
+        assert [(c.variant, c.target, c.pack, c.more, c.lined_up) for c in found] == [
+            (c.variant, c.target, c.pack, c.more, c.lined_up) for c in plain
+        ]
+        assert json.dumps([(c.ptx, c.sass) for c in found]) == json.dumps([(c.ptx, c.sass) for c in plain])
+    assert len(listed) == len(plain)
+
+    edited = {h: t.text.replace("rcp", "sqrt") for h, t in base.texts.items()}
+    names = {h: text_hash(text) for h, text in edited.items()}
+    results = [dataclasses.replace(r, ptx=names.get(r.ptx, ""), sass=names.get(r.sass, "")) for r in base.results]
+    texts = {names[h]: Text(names[h], base.texts[h].kind, text) for h, text in edited.items()}
+    changed = dataclasses.replace(base, results=results, texts=texts)
+    assert json.dumps([c.ptx for c in became(changed, shelf)]) == json.dumps([c.ptx for c in became(changed, None)])
+    assert "sqrt" in json.dumps([c.ptx for c in became(changed, shelf)])
+    without = dataclasses.replace(base, texts={})
+    assert became(without, shelf) == []
+    before = len(listed)
+    assert all(Path(str(m.__file__)).read_bytes() in case_page._code() for m in (case_page, highlight))
+    monkeypatch.setattr(case_page, "_code", lambda: b"another lexer")
+    became(base, shelf)
+    assert len(listed) == before + len(plain)
 
 
 def test_a_kept_section_on_the_ledger_is_that_of_the_same_file_and_code(base, tmp_path, monkeypatch):
