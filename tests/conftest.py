@@ -11,8 +11,8 @@ from importlib.metadata import PathDistribution
 from pathlib import Path
 
 import pytest
-
 from ptxdiff.processes.threads import share_cores
+
 from tests.support.readyworkers import ForkedIO
 
 pytest_plugins = ["pytester"]
