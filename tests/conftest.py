@@ -11,7 +11,7 @@ from importlib.metadata import PathDistribution
 from pathlib import Path
 
 import pytest
-from ptxdiff.processes.threads import share_cores
+from ptxdiff.processes.footprint import share_cores
 
 from tests.support.readyworkers import ForkedIO
 
