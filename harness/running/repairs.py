@@ -1,8 +1,8 @@
 """A change of one word of asm that makes all its wrong results right, found by running the asm with it.
 
 Nothing is inferred from the difference of the bits: a change is named only if the emulator computes what is expected
-with it, on every input of the set. It is a place to look at, and decides no verdict. Asm in a whole kernel is changed
-in the kernel's PTX, wherever the compiler put it.
+with it, on every input of the set. It is a place to look at, and decides no verdict. Asm in a Triton function is
+changed in the kernel's PTX, wherever the compiler put it. A module that a case gives as PTX is changed itself.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from ptxdiff.model.derive import DerivationError, asm_form
 from ptxdiff.model.dialect import AsmCall
 from ptxdiff.model.match import DomainError
 from ptxdiff.model.policies import Policies
+from ptxdiff.model.ptx_variant import PtxVariant
 from ptxdiff.model.reference import ReferenceFault
-from ptxdiff.model.variants import AsmVariant, CaseError, KernelVariant
+from ptxdiff.model.variants import AsmVariant, CaseError, KernelVariant, PlainVariant
 
 _LEAST = 16
 """Fewer different inputs with wrong results than this fit too many changes: a replay, for example, has one."""
@@ -68,7 +69,7 @@ class Repairs:
     def cause(self, job: Job, judgement: Judgement) -> str:
         """The change in words, if one makes this result right; "" otherwise."""
         variant, setup = job.variant, job.setup
-        if isinstance(variant, KernelVariant):
+        if isinstance(variant, KernelVariant | PlainVariant | PtxVariant) and setup.context == "straight":
             return self._in_kernel(job, judgement)
         if not isinstance(variant, AsmVariant) or setup.context != "straight":
             return ""
@@ -96,18 +97,20 @@ class Repairs:
         return _depends_on_other_places(job, variant, wrong)
 
     def confirmed(self, job: Job, cause: str) -> str:
-        """A cause that judging found; "" if it advises to swap two operands of asm and that makes nothing right.
+        """A cause that judging found; "" if it advises to swap two operands and that makes nothing right.
 
         A reference with its inputs exchanged may give the bits of another mistake, such as a missing modifier.
         """
         variant = job.variant
         names = next((p for p in itertools.permutations(job.case.inputs, 2) if cause == EXCHANGED.format(*p)), None)
-        if names is None or not isinstance(variant, AsmVariant) or job.setup.context != "straight":
+        if names is None or job.setup.context != "straight":
             return cause
         one, other = names
-        units = {n: np.asarray(u).reshape(-1) for n, u in job.inputs.items()}
-        swapped = {**units, one: units[other], other: units[one]}
-        return cause if self._gives(job, variant, swapped, units) else ""
+        swapped = {**job.inputs, one: job.inputs[other], other: job.inputs[one]}
+        if not isinstance(variant, AsmVariant):
+            return cause if self._kernel_gives(job, swapped) else ""
+        units, given = ({n: np.asarray(u).reshape(-1) for n, u in side.items()} for side in (job.inputs, swapped))
+        return cause if self._gives(job, variant, given, units) else ""
 
     def _in_kernel(self, job: Job, judgement: Judgement) -> str:
         from ptxdiff.backends.compiled import CompiledKernel, compile_job
@@ -119,31 +122,45 @@ class Repairs:
         wrong = sum(int(output.failing.sum()) * output.fmt.code_bits for output in judgement.compared.values())
         if wrong < _LEAST_BITS or made.ptx.count("\n") > _MOST_LINES:
             return ""
-        key = str(job.path), job.case_name, job.variant_name, made.asm
-        known = _KNOWN_IN_KERNELS.get(key)
-        changes = (
-            [known]
-            if known
-            else itertools.islice(_changes(made.asm), 0 if key in _KNOWN_IN_KERNELS else _MOST_IN_KERNELS)
-        )
-        found = next((change for change in changes if self._right_in_kernel(job, kernel, *change)), None)
+        given = isinstance(job.variant, PtxVariant)
+        key = str(job.path), job.case_name, job.variant_name, made.ptx if given else made.asm
         if key not in _KNOWN_IN_KERNELS:
+            some = itertools.islice(_module_changes(made.ptx) if given else _changes(made.asm), _MOST_IN_KERNELS)
+            found = next((change for change in some if self._right_in_kernel(job, kernel, *change)), None)
             _KNOWN_IN_KERNELS[key] = found
+        elif (found := _KNOWN_IN_KERNELS[key]) and not self._right_in_kernel(job, kernel, *found):
+            return ""
         if found is None:
             return ""
         call, repair = found
-        return f"all results are right with {repair.words} of the asm" + (f" at {call.place}" if call.place else "")
+        where = " of the PTX" if call is None else " of the asm" + (f" at {call.place}" if call.place else "")
+        return f"all results are right with {repair.words}{where}"
 
-    def _right_in_kernel(self, job: Job, kernel: Any, call: AsmCall, repair: Repair) -> bool:
-        """Whether all results are right with a change of every copy of an asm block."""
+    def _right_in_kernel(self, job: Job, kernel: Any, call: AsmCall | None, repair: Repair) -> bool:
+        """Whether all results are right with a change of every copy of an asm block; None: of the whole text."""
         from ptxdiff.backends.compiled import outputs_of_text
         from ptxdiff.emulator import PtxError
 
-        ptx = replaced(kernel.compilation.ptx, call.text, repair.applied(call.text))
-        if ptx == kernel.compilation.ptx:
+        whole = kernel.compilation.ptx
+        ptx = repair.applied(whole) if call is None else replaced(whole, call.text, repair.applied(call.text))
+        if ptx == whole:
             return False
         try:
             outputs = outputs_of_text(job, kernel, ptx, _SECONDS)
+            return judge(job.case, self.policy, job.inputs, outputs, job.setup.pack).passed
+        except (PtxError, ReferenceFault, DomainError, ValueError):
+            return False
+
+    def _kernel_gives(self, job: Job, given: Mapping[str, Any]) -> bool:
+        """Whether the kernel of a Triton function gives for `given` all that is expected of the job's inputs."""
+        from ptxdiff.backends.compiled import CompiledKernel, compile_job, outputs_of_text
+        from ptxdiff.emulator import PtxError
+
+        kernel = compile_job(job)
+        if not isinstance(kernel, CompiledKernel):
+            return False
+        try:
+            outputs = outputs_of_text(replace(job, inputs=given), kernel, kernel.compilation.ptx, _SECONDS)
             return judge(job.case, self.policy, job.inputs, outputs, job.setup.pack).passed
         except (PtxError, ReferenceFault, DomainError, ValueError):
             return False
@@ -171,16 +188,37 @@ class Repairs:
             return False
 
 
-_KNOWN_IN_KERNELS: dict[tuple[str, str, str, tuple[AsmCall, ...]], tuple[AsmCall, Repair] | None] = {}
-"""What made a variant with these blocks of asm right, so that it is searched once and not for each target. Another case
-expects other results of the same kernel."""
+Change = tuple[AsmCall | None, Repair]
+"""A change of a block of asm in a kernel; without a block, of the whole module."""
+_KNOWN_IN_KERNELS: dict[tuple[str, str, str, str | tuple[AsmCall, ...]], Change | None] = {}
+"""What made a variant with these blocks of asm, or this module, right, so that it is searched once and not for each
+target. Another case expects other results of the same kernel."""
 
 
-def _changes(calls: Iterable[AsmCall]) -> Iterator[tuple[AsmCall, Repair]]:
+def _changes(calls: Iterable[AsmCall]) -> Iterator[Change]:
     """Changes of each block of a kernel, one of each block by turns."""
-    turns = [zip(itertools.repeat(call), repairs(call.text), strict=False) for call in dict.fromkeys(calls)]
+    turns = [
+        zip(itertools.repeat(call), itertools.chain(_operands_exchanged(call.text), repairs(call.text)), strict=False)
+        for call in dict.fromkeys(calls)
+    ]
     for round_ in itertools.zip_longest(*turns):
         yield from filter(None, round_)
+
+
+def _module_changes(text: str) -> Iterator[Change]:
+    """Changes of a module. It has many statements, so those of constants come by turns with all others."""
+    others, constants = _of_words(text), _of_constants(text)
+    for both in itertools.zip_longest(constants, others):
+        yield from ((None, repair) for repair in both if repair is not None)
+
+
+def _operands_exchanged(text: str) -> Iterator[Repair]:
+    """Two operands of the block exchanged wherever they stand, as if its arguments were in another order."""
+    names = sorted(set(_OPERAND.findall(text)), key=int)
+    for one, other in itertools.combinations(names, 2):
+        both = {one: other, other: one}
+        new = _OPERAND.sub(lambda m, both=both: f"${both.get(m[1], m[1])}", text)  # type: ignore[misc]
+        yield Repair(0, len(text), new, f"operands ${one} and ${other} exchanged")
 
 
 _OPERAND = re.compile(r"\$(\d+)")
@@ -297,35 +335,93 @@ _TAKES_FTZ = frozenset({"add", "sub", "mul", "fma", "mad", "min", "max", "abs", 
 _SIGN = re.compile(r"(?<=\.)[us](?=(?:8|16|32|64)\b)")
 _TYPE = re.compile(r"\.(f32|f16x2|f16)\b")
 _INTEGER = re.compile(r"0[xX][0-9a-fA-F]+|\d+")
+_GUARD = re.compile(r"@(!?)\s*(%?\w+)")
+_REGISTER = re.compile(r"\$\d+|%?[A-Za-z_]\w*")
+_OPCODES = (
+    ("add", "sub"), ("addc", "add"), ("subc", "sub"), ("madc", "mad"), ("min", "max"), ("and", "or", "xor"),
+    ("shl", "shr"), ("clz", "popc"), ("abs", "neg"), ("sin", "cos"), ("ex2", "lg2"), ("rcp", "sqrt", "rsqrt"),
+    ("mul", "div"), ("div", "rem"),
+)  # fmt: skip
+_PARTS = (
+    (".lo", ".hi"), (".lt", ".le", ".gt", ".ge", ".eq", ".ne"), (".l", ".r"), (".wrap", ".clamp"),
+)  # fmt: skip
+_PART = re.compile(r"\.[a-z]+(?=\.|$)")
+_BITS = re.compile(r"\.[us](?=(?:16|32|64)\b)")
+_CARRIES = frozenset({"add", "addc", "sub", "subc", "mad", "madc"})
+"""Instructions that write the carry with `.cc`."""
 _ROUND_TO_NEAREST = frozenset({"add", "sub", "mul"})
 """Instructions of floats that round to nearest if they do not say how."""
 
 
 def repairs(text: str) -> Iterator[Repair]:
-    """Changes of one word: rounding, `.ftz`, a type with or without sign, two sources exchanged, and of a constant one
-    more or less, two digits side by side exchanged, or one bit. The first change of each constant comes before the
-    second of any."""
-    constants: list[Iterator[Repair]] = []
+    """Changes of one word: rounding, `.ftz`, a type with or without sign, two sources exchanged, another opcode,
+    `.lo` and `.hi`, a comparison, a carry, a predicate; and of a source another register, of a constant one more or
+    less, two digits side by side exchanged, or one bit. The first change of each constant comes before the second of
+    any."""
+    yield from _of_words(text)
+    for both in itertools.zip_longest(_of_constants(text), _of_registers(text)):
+        yield from filter(None, both)
+
+
+def _of_words(text: str) -> Iterator[Repair]:
+    later: list[Repair] = []
     for match in _STATEMENT.finditer(text):
-        line = text.count("\n", 0, match.start()) + 1
+        line = _line(match)
         opcode, modifiers = match["opcode"], match["modifiers"]
         start = match.start("modifiers")
         for new in _modified(opcode, modifiers):
             change = f"{opcode}{new} instead of {opcode}{modifiers} on line {line}"
             yield Repair(start, match.end("modifiers"), new, change)
-        start, operands = match.start("operands"), match["operands"].split(",")
-        names = [operand.strip() for operand in operands]
+        start, names = match.start("operands"), _names(match)
         for i, j in itertools.combinations(range(1, len(names)), 2):
             if names[i] != names[j]:
                 other = [*names]
                 other[i], other[j] = names[j], names[i]
                 change = f"{names[i]} and {names[j]} exchanged in {opcode}{modifiers} on line {line}"
                 yield Repair(start, match.end("operands"), ", ".join(other), change)
-        constants += [
-            _other_constants(match, names, k, line) for k in range(1, len(names)) if _INTEGER.fullmatch(names[k])
-        ]
+        for new_opcode, new in _other_forms(opcode, modifiers):
+            change = f"{new_opcode}{new} instead of {opcode}{modifiers} on line {line}"
+            later.append(Repair(match.start("opcode"), match.end("modifiers"), new_opcode + new, change))
+    yield from later
+    for guard in _GUARD.finditer(text):
+        new = f"@{guard[2]}" if guard[1] else f"@!{guard[2]}"
+        line = text.count("\n", 0, guard.start()) + 1
+        yield Repair(guard.start(), guard.end(), new, f"{new} instead of {guard[0]} on line {line}")
+
+
+def _of_constants(text: str) -> Iterator[Repair]:
+    constants = [
+        _other_constants(match, names, k, _line(match))
+        for match in _STATEMENT.finditer(text)
+        for names in [_names(match)]
+        for k in range(1, len(names))
+        if _INTEGER.fullmatch(names[k])
+    ]
     for turn in itertools.zip_longest(*constants):
         yield from filter(None, turn)
+
+
+def _of_registers(text: str) -> Iterator[Repair]:
+    """Each source of each statement replaced by the other names that stand in the text."""
+    statements = [(match, _names(match)) for match in _STATEMENT.finditer(text)]
+    known = list(dict.fromkeys(name for _, names in statements for name in names if _REGISTER.fullmatch(name)))
+    for match, names in statements:
+        for k in range(1, len(names)):
+            for other in known if _REGISTER.fullmatch(names[k]) else ():
+                if other != names[k]:
+                    form = match["opcode"] + match["modifiers"]
+                    change = f"{other} instead of {names[k]} in {form} on line {_line(match)}"
+                    new = ", ".join([*names[:k], other, *names[k + 1 :]])
+                    yield Repair(match.start("operands"), match.end("operands"), new, change)
+
+
+def _line(match: re.Match[str]) -> int:
+    """The number of the line on which a statement begins."""
+    return match.string.count("\n", 0, match.start()) + 1
+
+
+def _names(match: re.Match[str]) -> list[str]:
+    return [operand.strip() for operand in match["operands"].split(",")]
 
 
 def _other_constants(match: re.Match[str], names: list[str], k: int, line: int) -> Iterator[Repair]:
@@ -349,6 +445,24 @@ def _modified(opcode: str, modifiers: str) -> Iterator[str]:
         yield modifiers[: kind.start()] + ".ftz" + modifiers[kind.start() :]
     for sign in _SIGN.finditer(modifiers):
         yield modifiers[: sign.start()] + {"u": "s", "s": "u"}[sign[0]] + modifiers[sign.end() :]
+
+
+def _other_forms(opcode: str, modifiers: str) -> Iterator[tuple[str, str]]:
+    """Forms of another opcode or with another part: what a slip of the pen, or of an index, makes of each other."""
+    for group in _OPCODES:
+        for other in group if opcode in group else ():
+            if other == "shr":
+                yield from ((other, modifiers.replace(".b", sign)) for sign in (".u", ".s"))
+            elif other != opcode:
+                yield other, _BITS.sub(".b", modifiers) if other == "shl" else modifiers
+    for parts in _PARTS:
+        for part in _PART.finditer(modifiers):
+            for other in parts if part[0] in parts else ():
+                if other != part[0]:
+                    yield opcode, modifiers[: part.start()] + other + modifiers[part.end() :]
+    if opcode in _CARRIES:
+        without = modifiers.removeprefix(".cc") if modifiers.startswith(".cc") else f".cc{modifiers}"
+        yield opcode, without
 
 
 def _beside(constant: str) -> Iterator[str]:

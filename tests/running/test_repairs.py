@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 import triton
 import triton.language as tl
 
-from ptxdiff import Case, Domain, asm, kernel
+from ptxdiff import Case, Domain, asm, kernel, plain, ptx
 from ptxdiff.backends import create
 from ptxdiff.jobs import Job, Setup
 from ptxdiff.judging.judge import judge
@@ -93,6 +94,51 @@ def test_a_wrong_word_is_named_with_the_right_one(reference, text, fmt, says):
         f"all results are right with {words}" for words in (says, says.replace("t and 24", "24 and t"))
     }
     assert any(words.startswith("all results") for words in named)
+
+
+WRONG_WORDS = {
+    "min.u32 instead of max.u32 on line 1": (lambda a, b: torch.minimum(a, b), "max.u32 $0, $1, $2;"),
+    "mul.hi.u32 instead of mul.lo.u32 on line 2": (lambda a, b: high_product(a, b), "\nmul.lo.u32 $0, $1, $2;"),
+    "setp.ge.u32 instead of setp.gt.u32 on line 1": (
+        lambda a, b: (a >= (b & 15)).long(),
+        "{ .reg .pred p; .reg .b32 t; and.b32 t, $2, 15; setp.gt.u32 p, $1, t; selp.u32 $0, 1, 0, p; }",
+    ),
+    "@!p instead of @p on line 1": (
+        lambda a, b: torch.where(a < 77, a + 5, a ^ b),
+        "{ .reg .pred p; setp.lt.u32 p, $1, 77; mov.b32 $0, $1; @p add.u32 $0, $0, 5; @p xor.b32 $0, $0, $2; }",
+    ),
+    "addc.u32 instead of add.u32 on line 1": (
+        lambda a, b: ((a + b) >> 32) + a & U32.code_mask,
+        "{ .reg .b32 t; add.cc.u32 t, $1, $2; add.u32 $0, $1, 0; }",
+    ),
+    "addc.cc.u32 instead of addc.u32 on line 1": (
+        lambda a, b: (((a ^ b) * 2 + ((a + b) >> 32)) >> 32) + (a ^ b) & U32.code_mask,
+        "{ .reg .b32 t, u; xor.b32 u, $1, $2; add.cc.u32 t, $1, $2; addc.u32 t, u, u; addc.u32 $0, u, 0; }",
+    ),
+    "shr.u32 instead of shl.b32 on line 1": (
+        lambda a, b: (a >> 5) ^ b,
+        "{ .reg .b32 t; shl.b32 t, $1, 5; xor.b32 $0, t, $2; }",
+    ),
+    "u instead of t in xor.b32 on line 1": (
+        lambda a, b: (a >> 7) ^ (b >> 7),
+        "{ .reg .b32 t, u; shr.u32 t, $1, 7; shr.u32 u, $2, 7; xor.b32 $0, t, t; }",
+    ),
+}
+"""By what is said of it: the reference, and asm with one wrong word. The first result that is right is named."""
+
+
+def high_product(a, b):
+    """The upper 32 bits of a product of 32-bit numbers, in parts that int64 holds."""
+    low, high = a & 0xFFFF, a >> 16
+    return high * b + (low * b >> 16) >> 16
+
+
+@pytest.mark.parametrize("says", WRONG_WORDS)
+def test_opcodes_parts_carries_predicates_and_registers_are_named(says):
+    reference, text = WRONG_WORDS[says]
+    found = results(reference, text, fmt=U32)
+    assert found.verdict == "fail"
+    assert f"all results are right with {says}" in causes(found)
 
 
 @pytest.mark.parametrize(
@@ -220,6 +266,95 @@ def test_a_kernel_that_no_change_repairs_in_one_case_is_searched_again_in_anothe
     assert cause.startswith("all results are right with 0x4400 instead of 0x4401")
 
 
+@triton.jit
+def differences(x_ptr, y_ptr, d_ptr, BLOCK: tl.constexpr):
+    lane = tl.arange(0, BLOCK)
+    x, y = tl.load(x_ptr + lane), tl.load(y_ptr + lane)
+    d = tl.inline_asm_elementwise(
+        "{ .reg .b32 t; shl.b32 t, $2, 3; sub.u32 t, t, $1; xor.b32 $0, t, $2; }", "=r,r,r", [y, x], dtype=tl.uint32,
+        is_pure=True, pack=1,
+    )  # fmt: skip
+    tl.store(d_ptr + lane, d)
+
+
+@pytest.mark.parametrize("right", [False, True])
+def test_operands_of_asm_in_a_kernel_are_swapped_if_that_makes_all_results_right(right):
+    """The arguments are given in the other order. No swap is named where a reference expects something else."""
+    reference = (lambda x, y: (y * 8 - x ^ y) & U32.code_mask) if right else (lambda x, y: x ^ y ^ 0x12345678)
+    case = Case(
+        inputs={"x_ptr": U32["BLOCK"], "y_ptr": U32["BLOCK"]}, outputs={"d_ptr": U32["BLOCK"]}, reference=reference,
+        sizes=[{"BLOCK": 256}], variants={"v": kernel(differences, grid=(1,))},
+    )  # fmt: skip
+    item = Item(LoadedCase(case, f"swap {right}", "case", Path("c.py"), ""), "v", "sm_90a", "emulator")
+    (cause,) = causes(run_item(item, create("emulator"), "quick"))
+    assert cause.startswith("all results are right with operands $1 and $2 exchanged of the asm at ") == right
+    assert ("all results are right" in cause) == right
+
+
+@triton.jit
+def subtracted(a, b):
+    return tl.inline_asm_elementwise("sub.u32 $0, $1, $2;", "=r,r,r", [b, a], dtype=tl.uint32, is_pure=True, pack=1)
+
+
+@triton.jit
+def distance(a, b):
+    """With b not below a, as the first with its operands exchanged; and as itself with them exchanged."""
+    return tl.where(a > b, a - b, b - a)
+
+
+@pytest.mark.parametrize(("function", "named"), [(subtracted, True), (distance, False)])
+def test_operands_of_triton_functions_are_swapped_only_where_that_makes_all_results_right(function, named):
+    case = Case(
+        inputs={"a": U32, "b": U32}, outputs={"d": U32}, reference=lambda a, b: (a - b) & U32.code_mask,
+        where=Domain("a is not above b, both small", lambda v: (v["a"] <= v["b"]) & (v["b"] < 1 << 30)),
+        variants={"v": plain(function)},
+    )  # fmt: skip
+    item = Item(LoadedCase(case, "c", "case", Path("c.py"), ""), "v", "sm_90a", "emulator")
+    found = causes(run_item(item, create("emulator"), "quick"))
+    assert ("the bits are those of a and b exchanged: swap the operands" in found) == named
+
+
+MODULE = """.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry scaled(.param .u64 x, .param .u64 d)
+{
+.reg .b64 %a<4>; .reg .b32 %r<4>;
+mov.u32 %r0, %tid.x;
+ld.param.u64 %a0, [x];
+ld.param.u64 %a1, [d];
+mad.wide.u32 %a2, %r0, 4, %a0;
+ld.global.u32 %r1, [%a2];
+mad.lo.u32 %r1, %r1, 11, 7;
+mad.wide.u32 %a3, %r0, 4, %a1;
+st.global.u32 [%a3], %r1;
+ret;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("reference", "says"),
+    [
+        (lambda x: (x * 11 + 5) & U32.code_mask, "5 instead of 7 in mad.lo.u32 on line 12 of the PTX"),
+        (lambda x: (x * 11 >> 32) + 7 & U32.code_mask, "mad.hi.u32 instead of mad.lo.u32 on line 12 of the PTX"),
+        (lambda x: (x ^ x >> 3 ^ 0x1234567) & U32.code_mask, ""),
+    ],
+)
+def test_a_wrong_word_of_a_module_is_named(reference, says):
+    variant = ptx(MODULE, grid=(1,), block=256, parameters=["x", "d"])
+    case = Case(
+        inputs={"x": U32["N"]},
+        outputs={"d": U32["N"]},
+        reference=reference,
+        sizes=[{"N": 256}],
+        variants={"v": variant},
+    )
+    item = Item(LoadedCase(case, f"module {says}", "case", Path("c.py"), ""), "v", "sm_90a", "emulator")
+    named = {words for words in causes(run_item(item, create("emulator"), "quick")) if words.startswith("all results")}
+    assert named == ({f"all results are right with {says}"} if says else set())
+
+
 COMPILED = """
 \t// begin inline asm
 \tadd.u32 %r1, %r2, 3; mul.lo.u32 %r1, %r1, %r2;
@@ -246,6 +381,6 @@ def test_every_block_of_a_text_is_replaced_and_nothing_else():
 
 
 def test_digits_side_by_side_are_exchanged_and_no_change_comes_twice():
-    words = [repair.words.partition(" instead")[0] for repair in repairs.repairs("prmt.b32 $0, $1, $2, 0x7326;")]
-    assert "0x7362" in words
+    words = [repair.words for repair in repairs.repairs("prmt.b32 $0, $1, $2, 0x7326;")]
+    assert "0x7362 instead of 0x7326 in prmt.b32 on line 1" in words
     assert len(words) == len(set(words))
