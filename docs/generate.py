@@ -309,7 +309,7 @@ def catalogue() -> str:
         cells = [(f"[`{c}`](#distances-of-{_slug(c)})", *rest) for c, *rest in rows]
         parts += [f"## {family[0].upper()}{family[1:]}", table(("case", "what it tests", "variants"), cells)]
         for case, *_ in rows:
-            parts += [f"(distances-of-{_slug(case)})=\n**Distances of {case}**", *_distances(case, measured)]
+            parts += [f"(distances-of-{_slug(case)})=\n**Distances of {case}**", *distances_of(case, measured)]
             if case not in plots:
                 continue
             forms = plots[case]
@@ -321,7 +321,7 @@ def catalogue() -> str:
     return "\n\n".join(parts)
 
 
-def _distances(case: str, measured: Mapping[str, Any]) -> list[str]:
+def distances_of(case: str, measured: Mapping[str, Any]) -> list[str]:
     """The plot of a case with what it says in words, and a note if the case file is another by now."""
     found = measured["files"].get(case)
     if found is None:
@@ -366,11 +366,11 @@ def _text_of_case(path: Path) -> str:
         if isinstance(node, ast.ImportFrom) and node.level and node.module:
             beside = path.parent.joinpath(*node.module.split(".")).with_suffix(".py")
             if beside.is_file():
-                text += _definitions(beside.read_text(encoding="utf-8"), {a.name for a in node.names})
+                text += definitions_of(beside.read_text(encoding="utf-8"), {a.name for a in node.names})
     return text
 
 
-def _definitions(text: str, names: set[str]) -> str:
+def definitions_of(text: str, names: set[str]) -> str:
     """The parts of a module that define these names, and the names that those parts use."""
     parts: dict[str, ast.stmt] = {}
     for node in ast.parse(text).body:

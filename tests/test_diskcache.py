@@ -1,10 +1,10 @@
 """Files kept between runs: a file is read whole and under its own name, or counts as missing."""
 
+import itertools
 import os
 
 import pytest
 
-from ptxdiff import diskcache
 from ptxdiff.diskcache import DiskCache, cache_folder
 
 
@@ -42,8 +42,10 @@ def test_a_file_with_a_flipped_bit_counts_as_missing(cache):
 
 def test_a_file_under_the_name_of_another_counts_as_missing(cache):
     cache.put(b"text", b"key")
+    (file,) = cache.folder.iterdir()
     cache.put(b"other", b"another key")
-    cache._path(b"key").replace(cache._path(b"another key"))
+    (another,) = set(cache.folder.iterdir()) - {file}
+    file.replace(another)
     assert cache.get(b"another key") is None
 
 
@@ -56,13 +58,22 @@ def test_an_empty_variable_turns_the_cache_off(monkeypatch, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_the_files_unread_for_longest_are_removed(cache, monkeypatch):
-    monkeypatch.setattr(diskcache, "KEPT", 4)
-    for n in range(6):
-        cache.put(b"%d" % n, bytes([n]))
-        os.utime(cache._path(bytes([n])), (n, n))
-    cache._make_room()
-    assert [cache.get(bytes([n])) for n in range(6)] == [None] * 4 + [b"4", b"5"]
+def test_the_files_unread_for_longest_are_removed(cache):
+    """They are counted once in 256 times: when a name begins with 00."""
+    other = DiskCache("other")
+    for number in itertools.count():
+        other.put(b"", b"%d" % number)
+        if list(other.folder.glob("00*.bin")):
+            break
+    few, known = DiskCache("sass", files=4), set()
+    for n in range(5):
+        few.put(b"%d" % n, bytes([n]))
+        (path,) = set(few.folder.glob("*.bin")) - known
+        known.add(path)
+        os.utime(path, (n, n))
+    few.put(b"last", b"%d" % number)
+    assert [few.get(bytes([n])) for n in range(5)] == [None] * 4 + [b"4"]
+    assert few.get(b"%d" % number) == b"last"
 
 
 def test_without_a_folder_nothing_is_kept_and_nothing_fails(monkeypatch, tmp_path):

@@ -173,11 +173,12 @@ class RefusalCampaign:
                         wanted.append(number)
                     number += 1
                 for done, result in zip(wanted, pool.map(tried, [self.plan] * len(wanted), wanted), strict=True):
-                    self._take(done, *result)
+                    self.take(done, *result)
                 progress(self.state)
         return self.state
 
-    def _take(self, number: int, programs: int, refused: int, found: Sequence[RefusalGroup]) -> None:
+    def take(self, number: int, programs: int, refused: int, found: Sequence[RefusalGroup]) -> None:
+        """Count the programs of a batch, write its line to the journal, and add the groups that it found."""
         self._count(number, programs, refused, found)
         groups = [asdict(g) for g in found]
         self._journal.note({"chunk": number, "programs": programs, "refused": refused, "groups": groups})

@@ -19,7 +19,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 import triton
@@ -92,6 +92,12 @@ class Halfway:
 
 
 _halfway: OrderedDict[str, Halfway] = OrderedDict()
+
+
+def forget() -> None:
+    """Forget the trees and the stages that later compilations of this process would share."""
+    _trees.clear()
+    _halfway.clear()
 
 
 Staged = tuple[str, dict[str, Any], tuple[AsmCall, ...], tuple[str, ...]]
@@ -169,7 +175,9 @@ def _to_ptx(source: Any, backend: Any, options: Any, target: GPUTarget, key: str
             if name == "ptx":
                 break
             if key and not asked and type(module) is str:
-                halfway = Halfway(_functions(source), name, module, copy.deepcopy(metadata), asm, tuple(warned))
+                halfway = Halfway(
+                    _functions(source), name, module, MappingProxyType(copy.deepcopy(metadata)), asm, tuple(warned)
+                )
         else:
             raise _no_ptx(stages, options.arch)
     # A compiler that printed to standard error must print again for the second kernel, so nothing is shared.

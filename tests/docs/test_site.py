@@ -167,15 +167,15 @@ def test_a_plot_says_what_is_wrong_in_words_and_in_colour(row, says, colour):
 def test_a_plot_that_is_older_than_its_case_says_so():
     found = distances.read()
     found["files"]["rcp"]["digest"] = distances.digest(ROOT / "cases" / "rcp.py")
-    assert generate._distances("rcp", found)[1:] == []
+    assert generate.distances_of("rcp", found)[1:] == []
     found["files"]["rcp"]["digest"] = "another"
-    assert "has changed since" in generate._distances("rcp", found)[1]
-    assert "Not measured yet" in generate._distances("a_new_one", found)[0]
+    assert "has changed since" in generate.distances_of("rcp", found)[1]
+    assert "Not measured yet" in generate.distances_of("a_new_one", found)[0]
 
 
 def test_only_what_a_case_uses_of_a_shared_module_counts():
     module = "A = 1\ndef f(): return g()\ndef g(): return A\ndef h(): return 'rcp.approx.f32'\n"
-    assert generate._definitions(module, {"f"}).splitlines() == ["def f(): return g()", "def g(): return A", "A = 1"]
+    assert generate.definitions_of(module, {"f"}).splitlines() == ["def f(): return g()", "def g(): return A", "A = 1"]
 
 
 def test_every_page_by_hand_is_in_the_table_of_contents():

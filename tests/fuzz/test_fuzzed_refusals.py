@@ -53,20 +53,20 @@ def test_every_kind_of_change_is_made_and_one_place_differs():
 def test_an_assembler_that_accepts_everything_disagrees(tmp_path):
     """At -O0 the stand-in accepts every text, so that each refusal by the emulator is a disagreement."""
     run = RefusalCampaign(plan(), tmp_path / "journal.jsonl")
-    run._take(0, *tried(plan(), 0))
+    run.take(0, *tried(plan(), 0))
     assert run.state.programs == 8
     assert run.state.groups
     for group in run.state.groups.values():
         assert (group.takes, group.refuses) == ((plan().assemblers[0].label,), (EMULATOR,))
     known = dataclasses.replace(plan(), avoid=frozenset(run.state.groups))
     again = RefusalCampaign(known, tmp_path / "other.jsonl")
-    again._take(0, *tried(known, 0))
+    again.take(0, *tried(known, 0))
     assert (again.state.groups, again.state.known > 0) == ({}, True)
 
 
 def test_a_journal_is_resumed_and_refuses_another_campaign(tmp_path):
     run = RefusalCampaign(plan(), tmp_path / "journal.jsonl")
-    run._take(0, *tried(plan(), 0))
+    run.take(0, *tried(plan(), 0))
     again = RefusalCampaign(plan(), tmp_path / "journal.jsonl")
     assert again.state == run.state
     with pytest.raises(ValueError, match="another campaign"):
@@ -174,7 +174,7 @@ def test_emulator_and_ptxas_agree_on_changed_programs(tmp_path):
     planned = plan(bundled(TARGET).path, seed="agreed")
     run = RefusalCampaign(planned, tmp_path / "journal.jsonl")
     for number in range(60):
-        run._take(number, *tried(planned, number))
+        run.take(number, *tried(planned, number))
     new = [g for g in run.state.groups.values() if not any(k in " ".join(g.words) for k in KNOWN)]
     assert not new, "\n".join(f"{g.signature}\n  {g.change}" for g in new)
 

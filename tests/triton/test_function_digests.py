@@ -55,11 +55,12 @@ def test_a_function_is_kept_alive_so_that_no_other_gets_its_id():
         assert id(kept[number, False][0]) == number
 
 
-def test_an_item_within_another_one_digests_again():
+def test_an_item_within_another_one_digests_again(monkeypatch):
     with digested_once():
-        FunctionRef.of(increased)
-        outer = spec._met.get()
+        first = FunctionRef.of(increased)
+        monkeypatch.setitem(globals(), "ADDED", tl.constexpr(2))
         with digested_once():
-            assert spec._met.get() == {}
-        assert spec._met.get() is outer
-    assert spec._met.get() is None
+            second = FunctionRef.of(increased)
+            assert second.code != first.code
+        assert FunctionRef.of(increased) is first
+    assert FunctionRef.of(increased) == second

@@ -17,6 +17,7 @@ from ptxdiff.triton import lower as lowering
 from ptxdiff.triton.compile import compile_kernel
 from ptxdiff.triton.diagnostics import Refusal
 from ptxdiff.triton.elementwise import Elementwise, InlineAsm, PlainFunction
+from ptxdiff.triton.ptx_text import marked
 from ptxdiff.triton.spec import FunctionRef, KernelSpec, Memo
 from tests.triton import sample_kernels
 
@@ -32,7 +33,7 @@ def spec(name: str = "multiply_add", constants: tuple[object, ...] = (), target:
 @pytest.fixture
 def front(monkeypatch):
     """Counts how often a kernel was read from its function by the test's own process."""
-    monkeypatch.setattr(lower, "_halfway", type(lower._halfway)())
+    lower.forget()
     monkeypatch.setattr(lower, "nothing_written", lambda: True)
     monkeypatch.setattr(lowering, "forget_output", lambda: None)
     make, read = lowering.ASTSource.make_ir, []
@@ -42,7 +43,8 @@ def front(monkeypatch):
         return make(self, *arguments)
 
     monkeypatch.setattr(lowering.ASTSource, "make_ir", counted)
-    return read
+    yield read
+    lower.forget()
 
 
 def both(kernel: KernelSpec) -> list[str]:
@@ -54,7 +56,7 @@ def test_shared_stages_give_the_same_ptx_as_separate_compilations(front, target)
     kernel = spec(target=target)
     shared = both(kernel)
     assert len(front) == 1
-    lower._halfway.clear()
+    lower.forget()
     alone = lowering.lower(replace(kernel, enable_fp_fusion=True))
     assert shared[1] == alone.ptx != shared[0]
     assert "fma.rn.f32" in shared[1]
@@ -66,7 +68,7 @@ def test_shared_stages_give_the_same_metadata(front):
     lowering.lower(replace(kernel, enable_fp_fusion=False))
     shared = lowering.lower(kernel)
     assert len(front) == 1
-    lower._halfway.clear()
+    lower.forget()
     assert shared == lowering.lower(kernel)
 
 
@@ -112,7 +114,7 @@ def test_other_kernels_share_nothing(front, other):
     lowering.lower(spec("powers", (2, 0.0)))
     alone = lowering.lower(other).ptx
     assert len(front) == 2
-    lower._halfway.clear()
+    lower.forget()
     assert lowering.lower(other).ptx == alone
 
 
@@ -142,12 +144,10 @@ def test_warnings_are_given_for_each(front, monkeypatch):
 
 
 def test_a_later_stage_does_not_change_the_shared_text(front):
-    lowering.lower(spec())
-    (kept,) = lower._halfway.values()
-    before = dict(kept.metadata)
+    first = lowering.lower(spec())
     lowering.lower(replace(spec(), enable_fp_fusion=True))
-    assert dict(kept.metadata) == before
-    assert "name" not in before  # a later stage sets it
+    assert lowering.lower(spec()) == first
+    assert len(front) == 1
 
 
 @pytest.mark.parametrize(("says", "times"), [(b"", 1), (b"error: no such thing\n", 2)])
@@ -155,7 +155,7 @@ def test_output_of_a_stage_is_repeated_for_each_kernel(front, monkeypatch, capfd
     """Output on standard error means a refusal, and the other kernel must be refused too."""
     monkeypatch.undo()
     read = []
-    monkeypatch.setattr(lower, "_halfway", type(lower._halfway)())
+    lower.forget()
     make = BACKEND.make_ttgir
 
     def saying(*arguments):
@@ -187,8 +187,16 @@ def test_output_of_the_compiler_is_repeated_for_each_kernel(monkeypatch, first):
         pool.close()
 
 
-def test_mutants_share_nothing():
-    swapped = replace(spec(), swaps=(compiling.AsmSwap("a", "b", "c", "d"),))
-    assert lowering._but_for_contraction(swapped, None) == ""
-    assert lowering._but_for_contraction(spec(), {spec().function: None}) == ""
-    assert lowering._but_for_contraction(spec(), None) != ""
+ADD = Elementwise(InlineAsm("add.f32 $0, $1, $1;", "=f,f"), ("fp32",), ("fp32",), (100,)).spec(
+    "sm_90a", enable_fp_fusion=False
+)
+
+
+@pytest.mark.parametrize("mutant", ["text", "function"])
+def test_mutants_share_nothing(front, mutant):
+    held = {ADD.function: lowering.load(ADD.function)} if mutant == "function" else None
+    swap = compiling.AsmSwap(marked("add.f32 $0, $1, $1;"), "=f,f", "mul.f32 $0, $1, $1;", "=f,f")
+    swaps = (swap,) if mutant == "text" else ()
+    for fused in (False, True):
+        lowering.lower(replace(ADD, swaps=swaps, enable_fp_fusion=fused), held)
+    assert len(front) == 2
