@@ -30,6 +30,7 @@ from ptxdiff.emulator.kernel.memory.space import (
     taken_rows,
 )
 from ptxdiff.emulator.kernel.tcgen05.in_flight import TensorWaits, TensorWork
+from ptxdiff.emulator.kernel.threads import run_starts
 from ptxdiff.emulator.kernel.warp.laid_out import Fragments
 from ptxdiff.emulator.kernel.wgmma.in_flight import Promises
 from ptxdiff.emulator.numeric.vectorise import UNSIGNED, Array
@@ -37,10 +38,10 @@ from ptxdiff.emulator.numeric.vectorise import UNSIGNED, Array
 
 def changed(access: Access, place: Place, values: Sequence[Array]) -> Array:
     """Which lanes would change the bytes at their places by storing values."""
-    changes = np.zeros(len(place.offsets), np.bool_)
-    before = gather(place.region.bytes, place.offsets, access.width, access.count)
-    for old, new in zip(before, values, strict=True):
-        changes |= old != new
+    before = taken_rows(place.region.bytes, place.offsets, access.width, access.count)
+    changes: Array = before[:, 0] != values[0]
+    for number in range(1, access.count):
+        changes |= before[:, number] != values[number]
     return changes
 
 
@@ -90,10 +91,14 @@ class KernelFrame(MemoryFrame):
         it."""
         if not self.grid.races:
             return
-        which, number = np.unique(np.asarray(offsets), return_inverse=True)
-        barriers = [self.barriers.get(offset) for offset in which.tolist()]
-        maker = np.array([-1 if one is None else one.init_lane for one in barriers], np.int64)[number]
-        time = np.array([-1 if one is None else one.init_time for one in barriers], np.int64)[number]
+        if not len(lanes):
+            return
+        offsets = np.asarray(offsets)
+        starts = run_starts(offsets)  # the threads of a block mostly name the same one
+        barriers = [self.barriers.get(offset) for offset in offsets[starts].tolist()]
+        lengths = np.diff(starts, append=len(offsets))
+        maker = np.repeat([-1 if one is None else one.init_lane for one in barriers], lengths)
+        time = np.repeat([-1 if one is None else one.init_time for one in barriers], lengths)
         threads = self.order.threads
         ordered = (maker < 0) | ((maker // threads == lanes // threads) & (self.order.block_time[lanes] > time))
         if ordered.all():

@@ -21,6 +21,14 @@ from ptxdiff.emulator.numeric.vectorise import Array
 E = TypeVar("E", bound=PtxError)
 
 
+def run_starts(*columns: Array) -> Array:
+    """Where runs of equal rows of some columns, all of one length and not empty, begin."""
+    apart: Array = columns[0][1:] != columns[0][:-1]
+    for column in columns[1:]:
+        apart |= column[1:] != column[:-1]
+    return np.append(0, np.flatnonzero(apart) + 1)
+
+
 class ThreadFrame(Frame):
     """A frame whose lanes are the threads of consecutive blocks.
 

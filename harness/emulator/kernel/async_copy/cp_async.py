@@ -157,9 +157,12 @@ class Copies:
     def _refuse_meeting(self, step: Step, access: Access, lanes: Array, place: Place, values: list[Array]) -> None:
         """Raise MemoryFault if another copy writes different data to the same bytes, and nothing orders the two."""
         shared, meeting, under_way = self.frame.shared, np.full(1, -1), self.frame.owned.destinations
+        words = np.empty((len(lanes), len(values)), np.uint32)
+        for number, value in enumerate(values):
+            words[:, number] = value
         _meet(
-            under_way.marks, np.ascontiguousarray(place.offsets), under_way.unit,
-            np.ascontiguousarray(np.stack(values, axis=1), np.uint32), self._coming.view(np.uint32), meeting,
+            under_way.marks, np.ascontiguousarray(place.offsets), under_way.unit, words, self._coming.view(np.uint32),
+            meeting,
         )  # fmt: skip
         at = int(meeting[0])
         if at >= 0:
@@ -226,9 +229,11 @@ class Copies:
             lane = int(lanes[np.flatnonzero(size > what.size)[0]])
             text = f"{frame.who(lane)} copies {int(size.max())} bytes to {what.size}: the source has no more than those"
             raise frame.fault(ExecutionError, step, text)
-        whole = np.flatnonzero(size == what.size)
-        if ((size == 0) | (size == what.size)).all():
-            return self._read_whole(step, lanes, whole)
+        takes_all = size == what.size
+        if takes_all.all():
+            return self._read_whole(step, lanes, None)
+        if (takes_all | (size == 0)).all():
+            return self._read_whole(step, lanes, np.flatnonzero(takes_all))
         values = np.zeros((len(lanes), what.size), np.uint8)
         masks = np.zeros((len(lanes), what.size), np.uint8)
         for number in range(int(size.max(initial=0))):
@@ -247,16 +252,17 @@ class Copies:
             np.ascontiguousarray(doubts[:, i]) if doubts[:, i].any() else None for i in columns
         ]
 
-    def _read_whole(self, step: Step, lanes: Array, whole: Array) -> tuple[list[Array], list[Array | None]]:
-        """Copies of all bytes for some lanes, and of no bytes for the others."""
+    def _read_whole(self, step: Step, lanes: Array, whole: Array | None) -> tuple[list[Array], list[Array | None]]:
+        """Copies of all bytes for some lanes, by index, and of no bytes for the others; None: of all bytes for all."""
         frame = self.frame
         _, what = step.detail
-        _, places = frame.locate_lanes(step, step.sources[1], what, lanes[whole])
+        some = lanes if whole is None else lanes[whole]
+        _, places = frame.locate_lanes(step, step.sources[1], what, some)
         if not places:
             return [np.zeros(len(lanes), np.uint32) for _ in range(what.count)], [None] * what.count
-        elements, doubts = frame.load(step, what, lanes[whole], places)
-        self._read += _sources(what, lanes[whole], places)
-        if len(whole) == len(lanes):
+        elements, doubts = frame.load(step, what, some, places)
+        self._read += _sources(what, some, places)
+        if whole is None:
             return elements, doubts
         values = [np.zeros(len(lanes), np.uint32) for _ in range(what.count)]
         masks: list[Array | None] = [None if d is None else np.zeros(len(lanes), np.uint32) for d in doubts]

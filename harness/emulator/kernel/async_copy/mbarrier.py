@@ -21,6 +21,7 @@ from ptxdiff.emulator.kernel.builder import KernelBuilder
 from ptxdiff.emulator.kernel.frame import KernelFrame
 from ptxdiff.emulator.kernel.memory.access import address
 from ptxdiff.emulator.kernel.memory.space import Access
+from ptxdiff.emulator.kernel.threads import run_starts
 from ptxdiff.emulator.machine.operations import runs
 from ptxdiff.emulator.numeric.vectorise import Array
 from ptxdiff.emulator.text.nodes import Instruction, Sink
@@ -304,15 +305,22 @@ for _kind in ("test_wait", "try_wait"):
 
 def groups(*columns: Array) -> tuple[list[int], Array]:
     """The index of the first of each set of equal rows of some columns, and for each row the number of its set."""
+    starts = run_starts(*columns)
+    if len(starts) == 1:
+        return [0], np.zeros(len(columns[0]), np.int64)
+    # The threads of a block are neighbours and mostly alike: one row for each run of equal rows is enough.
+    first, number = _groups(*(column[starts] for column in columns))
+    return starts[first].tolist(), np.repeat(number, np.diff(starts, append=len(columns[0])))
+
+
+def _groups(*columns: Array) -> tuple[Array, Array]:
     code = np.zeros(len(columns[0]), np.int64)
     for column in columns:
         if (column != column[0]).any():
             distinct, number = np.unique(column, return_inverse=True)
             code = code * len(distinct) + number
-    if not code.any():
-        return [0], code
     _, first, number = np.unique(code, return_index=True, return_inverse=True)
-    return first.tolist(), number
+    return first, number
 
 
 def _asked(frame: KernelFrame, step: Step, lanes: Array) -> tuple[Array, Array]:

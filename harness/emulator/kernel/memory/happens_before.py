@@ -218,7 +218,7 @@ class HappensBefore:
             kept[changed] = self.used + np.arange(int(changed.sum()))
             self.vectors[kept[changed]] = joined[changed]
             self.used += int(changed.sum())
-            self.vector[lanes] = kept[np.searchsorted(before, self.vector[lanes])]
+            self.vector[lanes] = kept if len(kept) == 1 else kept[np.searchsorted(before, self.vector[lanes])]
         blocks = self.members(lanes) // self.threads
         alike = (blocks == blocks[0]).all()
         for block in [int(blocks[0])] if alike else np.unique(blocks).tolist():

@@ -51,6 +51,10 @@ def _later(
         return False
     left, member = mask & 0xFFFFFFFF, members
     while left != 0:
+        if left & 0xFF == 0:  # most masks have one bit
+            left >>= 8
+            member += 8
+            continue
         if left & 1 != 0 and member != who and member != own and time >= rows[row, member]:
             return True
         left >>= 1

@@ -52,6 +52,7 @@ _CONFLICTS = (
     (shared_access.READ_STRONGLY, "read", (shared_access.PLAIN_WRITE,)),
 )
 """Columns of a unit's row, what the members of each did, and the kinds of access that conflict with it."""
+_NEVER = 1 << 62
 _FIRST_SLOTS = 1 << 10
 """Of units that several warps accessed."""
 _TEXT_BYTES = 1 << 16
@@ -289,6 +290,8 @@ class AccessTable:
         self.exact = exact
         self.written = False
         """Whether any write is recorded."""
+        self._written_at = -1
+        """The time of the last one; `_NEVER` where asynchronous work wrote, which no barrier of threads orders."""
         # Rows of chunks, and then of the units of those that are or were split, each from its entry in `_parts` on.
         chunks = size // shared_access.CHUNK
         self.accesses = np.zeros((chunks, shared_access.FIELDS), np.int32)
@@ -309,7 +312,9 @@ class AccessTable:
         bad = np.zeros(len(offsets), np.bool_)
         if not len(offsets):
             return bad
-        self.written |= kind in _WRITING
+        if kind in _WRITING:
+            self.written = True
+            self._written_at = max(self._written_at, _NEVER if agent >= 0 else order.clock)
         if count * self.unit < shared_access.CHUNK:
             self._make_parts(offsets // shared_access.CHUNK)
         if self.exact and kind not in (shared_access.FOREIGN, shared_access.ANYBODY):
@@ -372,13 +377,17 @@ class AccessTable:
         self._parts[new] = self._rows + per * np.arange(len(new))
         self._rows += per * len(new)
         if self._rows > len(self.accesses):
-            self.accesses.resize((2 * self._rows, shared_access.FIELDS), refcheck=False)  # by moving pages, if large
+            # By moving pages, if large. The new rows are written with zeros, so they are not as many as all chunks'.
+            room = 2 * self._rows - len(self._parts)
+            self.accesses.resize((room, shared_access.FIELDS), refcheck=False)
 
     def _slots_for(self, kind: int, offsets: Array, count: int) -> int:
         """The most slots that accesses of `count` units may take."""
         per = shared_access.CHUNK // self.unit
         chunks = offsets // shared_access.CHUNK
         recorded = 0 if kind in (shared_access.PLAIN_WRITE, shared_access.LANDING) else len(offsets)
+        if not recorded and count >= per:
+            return 0
         if count > per:
             chunks = chunks[:, None] + np.arange(count // per)
         parted = self._split[chunks] != 0
@@ -473,11 +482,19 @@ class Shared(AccessTable):
 
     def written_by_others(self, offsets: Array, size: int, lanes: Array) -> Array:
         """Which accesses read what a warp other than the lane's own wrote, and nothing orders before the lane."""
-        return self._note(shared_access.FOREIGN, offsets, size, lanes)
+        return self._read_alone(shared_access.FOREIGN, offsets, size, lanes)
 
     def written_by_anybody(self, offsets: Array, size: int, lanes: Array) -> Array:
         """`written_by_others` of the lane's warp, and of another warp with the same vector clock."""
-        return self._note(shared_access.ANYBODY, offsets, size, lanes)
+        return self._read_alone(shared_access.ANYBODY, offsets, size, lanes)
+
+    def _read_alone(self, kind: int, offsets: Array, size: int, lanes: Array) -> Array:
+        """Which reads that are not recorded race."""
+        order = self.order
+        if order.team == order.threads and len(lanes) and order.block_time[lanes].min() > self._written_at:
+            # A barrier of the whole block lies between its last write and each of the reads.
+            return np.zeros(len(offsets), np.bool_)
+        return self._note(kind, offsets, size, lanes)
 
     def note_addresses(self, offsets: Array, size: int) -> None:
         """Record that tcgen05.alloc just wrote addresses of tensor memory (see `unfenced`)."""
@@ -538,7 +555,7 @@ class Shared(AccessTable):
         here = np.zeros(self.blocks * self.order.threads // self.order.team, np.bool_)
         here[lanes // self.order.team] = True
         # The units of a chunk that is not split have one state: the first stands for all.
-        chunks = np.flatnonzero(states.reshape(-1, per).any(axis=1))
+        chunks = np.flatnonzero(_joined(states, per))
         chunks = chunks[here[self._teams(chunks * per)]]
         whole, parted = chunks[self._split[chunks] == 0], chunks[self._split[chunks] != 0]
         parts = (parted[:, None] * per + np.arange(per)).ravel()
@@ -552,6 +569,16 @@ class Shared(AccessTable):
         """Whether the last write of some bytes is by a thread, and not all threads know a proxy fence behind it."""
         self._proxy.settle()
         return self._states.first(offsets, size) >= 0
+
+
+def _joined(states: Array, per: int) -> Array:
+    """The bits of `per` neighbouring states together; `any` along rows of a few elements takes ten times as long."""
+    table = states.reshape(-1, per)
+    table = table.view(np.uint64) if per > 1 else table
+    joined: Array = table[:, 0]
+    for number in range(1, table.shape[1]):
+        joined = joined | table[:, number]
+    return joined
 
 
 @dataclass(frozen=True, slots=True)

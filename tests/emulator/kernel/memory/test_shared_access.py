@@ -210,3 +210,35 @@ def test_whole_chunks_and_their_units_agree_with_the_history() -> None:
                 break
     assert found > 100
     assert one_unit > 10
+
+
+def test_reads_behind_a_barrier_race_as_if_every_unit_were_looked_at() -> None:
+    """After random writes of threads and of asynchronous work: a barrier of all threads orders the first kind only."""
+    rng, compared, raced = np.random.default_rng(7), 0, 0
+    units = np.arange(SIZE // UNIT) * UNIT
+    for trial in range(300):
+        order = HappensBefore(128, 64)
+        shared = Shared(2, SIZE, UNIT, True, order)
+        agent = order.agent("copies")
+        for _ in range(int(rng.integers(1, 8))):
+            order.tick()
+            block = int(rng.integers(2))
+            some, lanes = rng.choice(units, 4, replace=False) + block * SIZE, block * 64 + rng.integers(0, 64, 4)
+            what = rng.random()
+            if what < 0.4:
+                note(shared, WRITE, some, lanes)
+            elif what < 0.6 and trial % 2:
+                shared.note_landing(some, UNIT, lanes, agent)
+            elif what < 0.7:
+                shared.note_landing(some, UNIT, lanes)
+            else:
+                order.block_barriers(np.arange(128) // 64 == block if what < 0.8 else np.ones(128, np.bool_))
+        for kind, races_of in (
+            (shared_access.FOREIGN, shared.written_by_others),
+            (shared_access.ANYBODY, shared.written_by_anybody),
+        ):
+            lanes = np.repeat(rng.integers(0, 64), len(units))
+            expected = shared.note(kind, units, UNIT, lanes)
+            np.testing.assert_array_equal(races_of(units, UNIT, lanes), expected)
+            compared, raced = compared + 1, raced + int(expected.any())
+    assert min(raced, compared - raced) > 100
