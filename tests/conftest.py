@@ -11,8 +11,8 @@ from importlib.metadata import PathDistribution
 from pathlib import Path
 
 import pytest
-from ptxdiff.processes.footprint import share_cores
 
+from ptxdiff.processes.footprint import share_cores
 from tests.support.readyworkers import ForkedIO
 
 pytest_plugins = ["pytester"]

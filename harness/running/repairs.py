@@ -25,9 +25,8 @@ from ptxdiff.model.derive import DerivationError, asm_form
 from ptxdiff.model.dialect import AsmCall
 from ptxdiff.model.match import DomainError
 from ptxdiff.model.policies import Policies
-from ptxdiff.model.ptx_variant import PtxVariant
 from ptxdiff.model.reference import ReferenceFault
-from ptxdiff.model.variants import AsmVariant, CaseError, KernelVariant, PlainVariant
+from ptxdiff.model.variants import AsmVariant, CaseError, KernelVariant, PlainVariant, PtxVariant
 
 _LEAST = 16
 """Fewer different inputs with wrong results than this fit too many changes: a replay, for example, has one."""
