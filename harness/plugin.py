@@ -82,6 +82,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register markers, and the recorder if records are asked for."""
     for name, kind in BACKENDS.items():
         config.addinivalue_line("markers", f"{name}: {kind.does}")
+    if not config.pluginmanager.has_plugin("xdist"):  # items have its marker, which --strict-markers refuses
+        config.addinivalue_line("markers", "xdist_group(name): as of pytest-xdist, which this run does without")
     _check_options(config)
     if workers := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):
         from ptxdiff.processes.footprint import share_cores
