@@ -6,8 +6,8 @@ device; lanes of different warps that are at the same place are run together, wh
 
 Which fibre runs first is the schedule's choice (`SCHEDULES`). A correct kernel gives the same bits for each.
 
-Registers that were never written hold bits chosen at random by `seed`, others in each lane. What depends on them
-differs between two runs with different seeds; that is how undefined bits are found.
+Registers that were never written, and shared, local and tensor memory, hold bits chosen at random by `seed`. What
+depends on them differs between two runs with different seeds; that is how undefined bits are found.
 """
 
 from __future__ import annotations
@@ -137,6 +137,24 @@ def driver_words(
     return {0x0: (*block,), 0xC: (*grid,), 0x28: (_LOCAL_TOP,), **windows, **opaque}
 
 
+class Filling:
+    """Bits chosen at random for what is not known: registers, and memory of a block or thread, before any write.
+
+    Seeds that differ in the lowest bit give opposite bits. Two random ones would be equal half of the time, and a
+    result that depends on one bit would not differ.
+    """
+
+    def __init__(self, launch: MachineLaunch, first: int, stream: int) -> None:
+        self.launch = launch
+        self._drawn = np.random.default_rng((launch.seed >> 1, first, stream))
+
+    def integers(self, low: int, high: int, size: int | tuple[int, ...] | None = None, dtype: Any = np.int64) -> Any:
+        """Numbers from `low`, which is zero, up to `high`, a power of two, as numpy's generators give them."""
+        self.launch.guessed = True
+        drawn = self._drawn.integers(low, high, size, dtype)
+        return drawn ^ dtype(high - 1) if self.launch.seed & 1 else drawn
+
+
 class Machine:
     """Some blocks of a launch, running together. first: the number of the first block; count: of the blocks."""
 
@@ -147,8 +165,8 @@ class Machine:
         self.lanes = count * self.threads
         self.warps = self.lanes // _WARP
         self.first = first
-        self.random = np.random.default_rng((launch.seed, first))
-        self._unknown = np.random.default_rng((launch.seed >> 1, first))
+        self.random = Filling(launch, first, 1)
+        self._unknown = Filling(launch, first, 0)
         self.registers: dict[int, Array] = {}
         self.uniform: dict[int, Array] = {}
         self.predicates: dict[int, Array] = {}
@@ -173,14 +191,9 @@ class Machine:
     # Registers ----------------------------------------------------------------------------------------------------
 
     def unknown(self, count: int, bits: int) -> Array:
-        """Numbers of some bits chosen at random, for what is not known.
-
-        Seeds that differ in the lowest bit give opposite bits. Two random ones would be equal half of the time, and a
-        result that depends on one bit would not differ.
-        """
-        self.launch.guessed = True
-        drawn = self._unknown.integers(0, 1 << bits, count, np.uint32 if bits > 8 else np.uint8)
-        return drawn ^ drawn.dtype.type((1 << bits) - 1) if self.launch.seed & 1 else drawn
+        """Numbers of some bits chosen at random, for what is not known."""
+        drawn: Array = self._unknown.integers(0, 1 << bits, count, np.uint32 if bits > 8 else np.uint8)
+        return drawn
 
     def register(self, number: int) -> Array:
         """All lanes of a register."""

@@ -206,6 +206,25 @@ def test_a_bit_that_is_not_known_is_found_in_every_single_lane(body: str) -> Non
             run(alone + STORE, [WORDS])
 
 
+@pytest.mark.parametrize(
+    "body",
+    ["LOP3.LUT R5, R5, 0x1, RZ, 0xc0, !PT", "LOP3.LUT R5, R5, R6, RZ, 0x3c, !PT"],
+    ids=["a bit", "the xor of two words"],
+)
+@pytest.mark.parametrize("space", ["local", "shared"])
+def test_memory_of_a_thread_or_block_that_was_never_written_is_found_in_every_single_lane(
+    space: str, body: str
+) -> None:
+    if space == "local":
+        load = "MOV R1, c[0x0][0x28]\nIADD3 R1, R1, -0x8, RZ\nLDL R5, [R1]\nLDL R6, [R1+0x4]"
+    else:
+        load = "LDS R5, [R0.X4]\nLDS R6, [R0.X4+0x80]"
+    for lane in range(8):
+        alone = f"{body}\nISETP.NE.AND P2, PT, R0, {lane:#x}, PT\n@P2 MOV R5, RZ"
+        with pytest.raises(UndefinedBits):
+            run(f"{LOAD} {load}\n{alone} {STORE}", [WORDS], local=16, shared=256)
+
+
 def test_an_undefined_register_is_not_zero() -> None:
     with pytest.raises(UndefinedBits):
         run(f"{LOAD} IADD3 R5, R4, R9, RZ {STORE}", [WORDS])

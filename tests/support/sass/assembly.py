@@ -46,12 +46,14 @@ def _immediate(line: str) -> int:
     return int.from_bytes(struct.pack("<f", float(real[1])), "little") if real and "." in real[1] else 0
 
 
-def run(body: str, inputs: list[np.ndarray], *, threads: int = 32, local: int = 0) -> tuple[np.ndarray, Ran]:
+def run(
+    body: str, inputs: list[np.ndarray], *, threads: int = 32, local: int = 0, shared: int = 0
+) -> tuple[np.ndarray, Ran]:
     """Run instructions on sm_80: c[0x0][0x160] is the output of a word a thread, the next parameters are the inputs."""
     output = np.zeros(threads, np.uint32)
     buffers = [Buffer(output, "out", defined=False), *(Buffer(a, f"in{i}") for i, a in enumerate(inputs))]
     places = tuple(Parameter(8 * k, 8) for k in range(len(buffers)))
-    code = MachineCode("kernel", "sm_80", written(body), places, 0x160, {}, local, 0)
+    code = MachineCode("kernel", "sm_80", written(body), places, 0x160, {}, local, shared)
     return output, run_machine_code(code, buffers, (1,), threads)
 
 
