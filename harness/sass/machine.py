@@ -157,6 +157,7 @@ class Machine:
         self.zeros = np.zeros(self.lanes, np.uint32)
         self.ones = np.ones(self.lanes, np.uint8)
         self.alive = np.ones(self.lanes, np.bool_)
+        self.ended = False  # whether a lane has ended
         self.waiting = np.zeros(self.lanes, np.uint32)  # the lanes for which a lane waits; 0: it does not
         self.wait_kind = np.zeros(self.lanes, np.int64)
         self.resume = np.zeros(self.lanes, np.int64)
@@ -306,11 +307,17 @@ class Machine:
 
     def _whole(self, fibre: Fibre) -> bool:
         """Whether a fibre has all lanes of its warps that have not ended."""
-        if fibre.lanes is None:
+        lanes = fibre.lanes
+        if lanes is None:
             return True
+        if not self.ended:
+            if len(lanes) % _WARP:
+                return False
+            first = lanes[::_WARP]
+            return not (first % _WARP).any() and bool((lanes[_WARP - 1 :: _WARP] - first == _WARP - 1).all())
         mine = np.zeros(self.warps, np.bool_)
-        mine[fibre.lanes // _WARP] = True
-        return len(fibre.lanes) == int(np.count_nonzero(self.alive.reshape(self.warps, _WARP)[mine]))
+        mine[lanes // _WARP] = True
+        return len(lanes) == int(np.count_nonzero(self.alive.reshape(self.warps, _WARP)[mine]))
 
     def _look_at_clock(self, pc: int) -> None:
         due = self.launch.due
@@ -329,7 +336,7 @@ class Machine:
                 continue
             if of != self._schedules[other.lanes[0]] and not (whole and self._whole(other)):
                 continue
-            theirs = np.unique(other.lanes // _WARP)
+            theirs = other.lanes // _WARP
             if not mine[theirs].any():
                 mine[theirs] = True
                 fibre.lanes = np.sort(np.concatenate([fibre.lanes, other.lanes]))
@@ -358,7 +365,7 @@ class Machine:
             assert taken is not None
             self.launch.diverged = True
             lanes = self._all if fibre.lanes is None else fibre.lanes
-            sides = [Fibre(fibre.pc, lanes[~np.isin(lanes, taken, assume_unique=True)]), Fibre(target, taken)]
+            sides = [Fibre(fibre.pc, self._without(lanes, taken)), Fibre(target, taken)]
             parts = [part for side in sides[::-1] for part in self._by_schedule(side)]
             # What is last runs first.
             self.fibres += [p for schedule, p in parts if schedule != 1] + [
@@ -367,6 +374,13 @@ class Machine:
             first = self.fibres.pop()
             fibre.pc, fibre.lanes = first.pc, first.lanes
         return True
+
+    def _without(self, lanes: Array, others: Array) -> Array:
+        """The lanes that are not among others."""
+        kept = np.ones(self.lanes, np.bool_)
+        kept[others] = False
+        found: Array = lanes[kept[lanes]]
+        return found
 
     def _by_schedule(self, fibre: Fibre) -> list[tuple[int, Fibre]]:
         """The parts of a fibre with one schedule each."""
@@ -388,6 +402,7 @@ class Machine:
 
     def end(self, fibre: Fibre, lanes: Lanes) -> bool:
         """End lanes of a fibre; returns whether the fibre goes on."""
+        self.ended = True
         if lanes is None:
             self.alive[:] = False
             return False
@@ -415,7 +430,7 @@ class Machine:
         """Let lanes wait until all alive lanes of their masks wait with the same mask; whether the fibre goes on."""
         mine = self._all if lanes is None else lanes
         alive = self._bits(self.alive)[mine // _WARP]
-        if np.array_equal(masks & alive, self.active_masks(lanes)):
+        if (masks & alive == self.active_masks(lanes)).all():
             fibre.pc += BYTES
             return True
         if not (masks >> (mine % _WARP).astype(np.uint32) & 1).all():
@@ -425,7 +440,7 @@ class Machine:
         self.resume[mine] = fibre.pc + BYTES
         # Lanes whose guard does not hold, of other warps, go on.
         rest = self._all if fibre.lanes is None else fibre.lanes
-        fibre.lanes = rest[~np.isin(rest, mine, assume_unique=True)]
+        fibre.lanes = self._without(rest, mine)
         fibre.pc += BYTES
         self.release(np.unique(mine // _WARP))
         return len(fibre.lanes) > 0
