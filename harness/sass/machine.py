@@ -603,8 +603,8 @@ _ONES = {1: 1, 32: 0xFFFFFFFF, 64: 0xFFFFFFFFFFFFFFFF}
 _SIGNS = {"f32": 0x80000000, "f16x2": 0x80008000, "f8x4": 0x80808080, "f64": 1 << 63, "f32x2": 0x8000000080000000}
 
 
-_PARTS = frozenset({"e", "k", "t", "y", "z", "l", "j"})
-"""Kinds of sources whose bits are a part of a register, or a wider number."""
+_PARTS = frozenset({"e", "k", "t", "y", "z", "l", "j", "S"})
+"""Kinds of sources whose bits are a part of a register, or a wider number, or are looked at."""
 
 
 class SourceFetch:
@@ -612,7 +612,7 @@ class SourceFetch:
 
     def __init__(self, kind: str, operand: Operand, instruction: MachineInstruction) -> None:
         self.source = source = SOURCES[kind]
-        self.kind, self.operand = kind, operand
+        self.kind, self.operand, self.text = kind, operand, instruction.text
         self.dtype = np.dtype({1: np.uint8, 32: np.uint32, 64: np.uint64}[source.width])
         self.wide = source.width == 64 and kind not in ("j", "l")
         self.constant: int | None = None
@@ -707,6 +707,8 @@ class SourceFetch:
             x = x >> 16 if operand.suffix else x & 0xFFFF
         elif self.kind == "t":
             x = x >> 16 if operand.suffix == "H1" else x & 0xFFFF
+        elif self.kind == "S" and (x & 0xFFFF).any():
+            raise Unsupported(f"{self.text}: what the lower half of its last operand does is not known")
         elif self.kind == "z":
             x = x >> 31
         elif self.kind == "y":
