@@ -178,6 +178,10 @@ def _sequences() -> Iterator[tuple[str, str, tuple[str, ...], tuple[str, ...]]]:
             text = f"{{ .reg .b16 v, w; .reg .b32 x; {pairs} mov.b32 x, {{w, v}}; xor.b32 $0, x, $1; }}"
             yield f"two ue8m0x2 by {rounding} from {kind} and xor", text, ("b32",), read
 
+    for kind in ("u8x4", "s8x4"):
+        for constant in ("0x80808080", "0x80007f01"):
+            text = f"{{ .reg .b32 w; mov.b32 w, {constant}; sub.sat.{kind} $0, $1, w; }}"
+            yield f"sub.sat.{kind} of {constant}", text, ("b32",), ("b32",)
     for relu in ("", ".relu"):
         for kind, given in (("bf16x2", ("$1", "$2")), ("f32", ("$1, $2", "$3, $4"))):
             for scaled, scale in (("", ""), (".scaled::n2::ue8m0", ", s")):

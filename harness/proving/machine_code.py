@@ -241,6 +241,8 @@ class _MachineThread:
             if value.width:
                 raise NotModelled("a predicate that is an immediate")
             return t.bnot(value) if operand.inverted else value
+        if kind == "S":
+            raise NotModelled("a pair of scales whose lower half must be 0")
         value = _half(value, kind, operand.suffix)
         if kind == "l":
             number = t.sext(value, 64)

@@ -175,6 +175,7 @@ class Machine:
         self.zeros = np.zeros(self.lanes, np.uint32)
         self.ones = np.ones(self.lanes, np.uint8)
         self.alive = np.ones(self.lanes, np.bool_)
+        self.ended = False  # whether a lane has ended
         self.waiting = np.zeros(self.lanes, np.uint32)  # the lanes for which a lane waits; 0: it does not
         self.wait_kind = np.zeros(self.lanes, np.int64)
         self.resume = np.zeros(self.lanes, np.int64)
@@ -319,11 +320,17 @@ class Machine:
 
     def _whole(self, fibre: Fibre) -> bool:
         """Whether a fibre has all lanes of its warps that have not ended."""
-        if fibre.lanes is None:
+        lanes = fibre.lanes
+        if lanes is None:
             return True
+        if not self.ended:
+            if len(lanes) % _WARP:
+                return False
+            first = lanes[::_WARP]
+            return not (first % _WARP).any() and bool((lanes[_WARP - 1 :: _WARP] - first == _WARP - 1).all())
         mine = np.zeros(self.warps, np.bool_)
-        mine[fibre.lanes // _WARP] = True
-        return len(fibre.lanes) == int(np.count_nonzero(self.alive.reshape(self.warps, _WARP)[mine]))
+        mine[lanes // _WARP] = True
+        return len(lanes) == int(np.count_nonzero(self.alive.reshape(self.warps, _WARP)[mine]))
 
     def _look_at_clock(self, pc: int) -> None:
         due = self.launch.due
@@ -342,7 +349,7 @@ class Machine:
                 continue
             if of != self._schedules[other.lanes[0]] and not (whole and self._whole(other)):
                 continue
-            theirs = np.unique(other.lanes // _WARP)
+            theirs = other.lanes // _WARP
             if not mine[theirs].any():
                 mine[theirs] = True
                 fibre.lanes = np.sort(np.concatenate([fibre.lanes, other.lanes]))
@@ -371,7 +378,7 @@ class Machine:
             assert taken is not None
             self.launch.diverged = True
             lanes = self._all if fibre.lanes is None else fibre.lanes
-            sides = [Fibre(fibre.pc, lanes[~np.isin(lanes, taken, assume_unique=True)]), Fibre(target, taken)]
+            sides = [Fibre(fibre.pc, self._without(lanes, taken)), Fibre(target, taken)]
             parts = [part for side in sides[::-1] for part in self._by_schedule(side)]
             # What is last runs first.
             self.fibres += [p for schedule, p in parts if schedule != 1] + [
@@ -380,6 +387,13 @@ class Machine:
             first = self.fibres.pop()
             fibre.pc, fibre.lanes = first.pc, first.lanes
         return True
+
+    def _without(self, lanes: Array, others: Array) -> Array:
+        """The lanes that are not among others."""
+        kept = np.ones(self.lanes, np.bool_)
+        kept[others] = False
+        found: Array = lanes[kept[lanes]]
+        return found
 
     def _by_schedule(self, fibre: Fibre) -> list[tuple[int, Fibre]]:
         """The parts of a fibre with one schedule each."""
@@ -401,6 +415,7 @@ class Machine:
 
     def end(self, fibre: Fibre, lanes: Lanes) -> bool:
         """End lanes of a fibre; returns whether the fibre goes on."""
+        self.ended = True
         if lanes is None:
             self.alive[:] = False
             return False
@@ -428,7 +443,7 @@ class Machine:
         """Let lanes wait until all alive lanes of their masks wait with the same mask; whether the fibre goes on."""
         mine = self._all if lanes is None else lanes
         alive = self._bits(self.alive)[mine // _WARP]
-        if np.array_equal(masks & alive, self.active_masks(lanes)):
+        if (masks & alive == self.active_masks(lanes)).all():
             fibre.pc += BYTES
             return True
         if not (masks >> (mine % _WARP).astype(np.uint32) & 1).all():
@@ -438,7 +453,7 @@ class Machine:
         self.resume[mine] = fibre.pc + BYTES
         # Lanes whose guard does not hold, of other warps, go on.
         rest = self._all if fibre.lanes is None else fibre.lanes
-        fibre.lanes = rest[~np.isin(rest, mine, assume_unique=True)]
+        fibre.lanes = self._without(rest, mine)
         fibre.pc += BYTES
         self.release(np.unique(mine // _WARP))
         return len(fibre.lanes) > 0
@@ -601,8 +616,8 @@ _ONES = {1: 1, 32: 0xFFFFFFFF, 64: 0xFFFFFFFFFFFFFFFF}
 _SIGNS = {"f32": 0x80000000, "f16x2": 0x80008000, "f8x4": 0x80808080, "f64": 1 << 63, "f32x2": 0x8000000080000000}
 
 
-_PARTS = frozenset({"e", "k", "t", "y", "z", "l", "j"})
-"""Kinds of sources whose bits are a part of a register, or a wider number."""
+_PARTS = frozenset({"e", "k", "t", "y", "z", "l", "j", "S"})
+"""Kinds of sources whose bits are a part of a register, or a wider number, or are looked at."""
 
 
 class SourceFetch:
@@ -610,7 +625,7 @@ class SourceFetch:
 
     def __init__(self, kind: str, operand: Operand, instruction: MachineInstruction) -> None:
         self.source = source = SOURCES[kind]
-        self.kind, self.operand = kind, operand
+        self.kind, self.operand, self.text = kind, operand, instruction.text
         self.dtype = np.dtype({1: np.uint8, 32: np.uint32, 64: np.uint64}[source.width])
         self.wide = source.width == 64 and kind not in ("j", "l")
         self.constant: int | None = None
@@ -705,6 +720,8 @@ class SourceFetch:
             x = x >> 16 if operand.suffix else x & 0xFFFF
         elif self.kind == "t":
             x = x >> 16 if operand.suffix == "H1" else x & 0xFFFF
+        elif self.kind == "S" and (x & 0xFFFF).any():
+            raise Unsupported(f"{self.text}: what the lower half of its last operand does is not known")
         elif self.kind == "z":
             x = x >> 31
         elif self.kind == "y":

@@ -60,6 +60,7 @@ SOURCES: Mapping[str, SourceKind] = {
     "y": SourceKind(32, suffixes=("", "B1", "B2", "B3"), immediate="none"),  # one byte of a register
     "v": SourceKind(32, immediate="encoding"),  # 32 bits as they are, whose immediates are written as floats
     "V": SourceKind(32, immediate="encoding"),  # an immediate that is written as a float, and no other operand
+    "S": SourceKind(32, immediate="encoding"),  # two scales in the upper half; another lower half than 0 is refused
     "t": SourceKind(32, suffixes=("H0", "H1"), immediate="encoding"),  # one half, always named: two scales
     "m": SourceKind(32, "-", "8x4"),  # four bytes
     "byte": SourceKind(32, suffixes=("B3210",), immediate="none"),  # four codes of small floats: one in each byte,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 
 from ptxdiff.emulator import ExecutionError, PtxError
 
@@ -89,8 +90,7 @@ class Operand:
     wide: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class MachineInstruction:
+class MachineInstruction(NamedTuple):  # made for each instruction of each kernel, which a dataclass takes longer for
     """One instruction. guard: the predicate after `@`, or None. modifiers: the words after the opcode, in order."""
 
     address: int

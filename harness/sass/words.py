@@ -119,7 +119,7 @@ def _placed(instruction: MachineInstruction) -> MachineInstruction | None:
     last = instruction.operands[-1] if instruction.operands else None
     if last is not None and last.kind == "label":
         distance = int(last.name, 16) - instruction.address
-        return replace(instruction, operands=(*instruction.operands[:-1], replace(last, offset=distance)))
+        return instruction._replace(operands=(*instruction.operands[:-1], replace(last, offset=distance)))
     return None if instruction.opcode in _OTHER or not instruction.opcode else instruction
 
 

@@ -10,6 +10,7 @@ from ptxdiff.sass import async_copy
 from ptxdiff.sass.text import MachineFault, Unsupported
 from ptxdiff.triton.targets import probe
 from tests.support.sass.assembly import run
+from tests.support.sass.modules import run_one
 
 BLOCKS, THREADS = 2, 128
 KERNEL = """
@@ -85,8 +86,8 @@ BODIES = {
     "arrive": (AFTER.format(arrive=OWN.format(".noinc"), more=""), THREADS),
     "arrive more": (AFTER.format(arrive=OWN.format(""), more="mbarrier.arrive.shared::cta.b64 st, [a];"), THREADS),
 }  # fmt: skip
-GLOBAL = ["add.u64", "add.f32", "add.noftz.bf16", "min.s32", "max.u64", "min.f16", "inc.u32", "xor.b64"]
-SHARED = ["add.u32", "min.s32", "dec.u32"]
+GLOBAL = ["max.u32", "add.u64", "add.f32", "add.noftz.bf16", "min.s32", "max.u64", "min.f16", "inc.u32", "xor.b64"]
+SHARED = ["max.u32", "add.u32", "min.s32", "dec.u32"]
 
 
 def stored(name: str, target: str, level: str, change: tuple[str, str] = ("", ""), **options: int) -> np.ndarray:
@@ -97,8 +98,14 @@ def stored(name: str, target: str, level: str, change: tuple[str, str] = ("", ""
     assert change[0] in body
     x = np.random.default_rng(3).integers(0, 1 << 32, 256 * BLOCKS, np.uint32)
     y = np.zeros_like(x)
-    text = KERNEL.format(target=target, arrivals=arrivals, body=body.replace(*change) if change[0] else body)
-    run_ptx(text, BLOCKS, THREADS, x, y, level=level, **options)
+    texts = {n: KERNEL.format(target=target, arrivals=count, body=b) for n, (b, count) in BODIES.items()}
+    text = texts[name]
+    if change[0]:
+        text = KERNEL.format(target=target, arrivals=arrivals, body=body.replace(*change))
+    if level == "ptx":
+        run_ptx(text, BLOCKS, THREADS, x, y)
+    else:
+        run_one(text, [] if change[0] else list(texts.values()), options.get("opt", 3), BLOCKS, THREADS, x, y)
     return y
 
 
@@ -120,18 +127,25 @@ def test_other_copies_give_the_bits_of_the_ptx(name: str) -> None:
 
 @pytest.mark.parametrize(("body", "kind"), [*((REDUCED, k) for k in GLOBAL), *((NEAR, k) for k in SHARED)])
 def test_reductions_give_the_bits_of_the_ptx(body: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(BODIES, "reduced", (body.format(kind=kind), THREADS))
-    wanted = stored("reduced", "sm_90a", "ptx")
+    monkeypatch.setattr(f"{__name__}.BODIES", _reductions())
+    name = f"{REDUCED is body} {kind}"
+    wanted = stored(name, "sm_90a", "ptx")
     assert len(np.unique(wanted)) > 8
-    assert (stored("reduced", "sm_90a", "sass") == wanted).all()
+    assert (stored(name, "sm_90a", "sass") == wanted).all()
+
+
+def _reductions() -> dict[str, tuple[str, int]]:
+    every = [*((REDUCED, k) for k in GLOBAL), *((NEAR, k) for k in SHARED)]
+    return {f"{REDUCED is body} {kind}": (body.format(kind=kind), THREADS) for body, kind in every}
 
 
 @pytest.mark.parametrize("body", [REDUCED, NEAR])
 def test_a_planted_reduction_gives_other_bits(body: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(BODIES, "reduced", (body.format(kind="max.u32"), THREADS))
-    wanted, right = stored("reduced", "sm_90a", "ptx"), async_copy._TYPES
+    monkeypatch.setattr(f"{__name__}.BODIES", _reductions())
+    name = f"{REDUCED is body} max.u32"
+    wanted, right = stored(name, "sm_90a", "ptx"), async_copy._TYPES
     monkeypatch.setattr(async_copy, "_TYPES", {**right, (): ("s32",)})
-    assert (stored("reduced", "sm_90a", "sass") != wanted).any()
+    assert (stored(name, "sm_90a", "sass") != wanted).any()
 
 
 def test_copies_that_are_not_waited_for_by_their_mbarrier_race() -> None:

@@ -11,6 +11,7 @@ from ptxdiff.sass.text import MachineFault, Unsupported
 from ptxdiff.triton.targets import tool
 from tests.support.sampling import paired
 from tests.support.sass.assembly import LOAD, STORE, run
+from tests.support.sass.modules import run_one
 
 TARGETS = ("sm_75", "sm_80", "sm_90a", "sm_100a", "sm_121a")
 THREADS, BLOCKS = 96, 3
@@ -132,7 +133,13 @@ def _bits(body: str, target: str, level: str, **options: int) -> tuple[np.ndarra
     values = np.random.default_rng(7).integers(0, 1 << 31, BLOCKS * THREADS, np.uint32)
     values[::5] = 12
     out, counts = np.zeros_like(values), np.arange(16, dtype=np.uint32)
-    run_ptx(_module(body, target), BLOCKS, THREADS, out, counts, values, level=level, **options)
+    text = _module(body, target)
+    if level == "ptx":
+        run_ptx(text, BLOCKS, THREADS, out, counts, values)
+        return out, counts
+    alike = next((some for some in (BODIES, RACES, COUNTS) if body in some.values()), {})
+    others = [_module(b, target) for n, b in alike.items() if (n, target) != ("reduce", "sm_75")]
+    run_one(text, others, options.get("opt", 3), BLOCKS, THREADS, out, counts, values)
     return out, counts
 
 
@@ -140,6 +147,17 @@ BODIES = {
     "exchange": EXCHANGE, "reduce": REDUCE, "diverged": DIVERGED, "memory": MEMORY, "votes": VOTES,
     "producer": PRODUCER, "atomics": ATOMICS, "global": GLOBAL, "local": LOCAL,
 }  # fmt: skip
+
+
+COUNTS = {
+    "right": COUNTED,
+    "too many": COUNTED.replace("barrier.sync 5, %r5", "add.u32 %r5, %r5, 32; barrier.sync %r4, %r5"),
+}
+_OTHER = "add.u32 %r4, %r3, 32; rem.u32 %r4, %r4, 96; shl.b32 %r4, %r4, 2; add.u32 %r17, %r4, %r19;"
+RACES = {
+    "race": f"st.shared.u32 [%r16], %r2; {_OTHER} ld.shared.u32 %r20, [%r17];",
+    "none": f"st.shared.u32 [%r16], %r2; bar.sync 0; {_OTHER} ld.shared.u32 %r20, [%r17];",
+}
 
 
 @pytest.mark.parametrize(("name", "target"), paired(BODIES, TARGETS, 3))
@@ -158,24 +176,14 @@ def test_barriers_may_be_counted_in_registers(target: str, opt: int) -> None:
     """At level 0 ptxas has the lanes of a warp come together first, by WARPSYNC.COLLECTIVE.ALL."""
     assert (_bits(COUNTED, target, "sass", opt=opt)[0] == _bits(COUNTED, target, "ptx")[0]).all()
     with pytest.raises(MachineFault):  # 128 threads do not come
-        _bits(
-            COUNTED.replace("barrier.sync 5, %r5", "add.u32 %r5, %r5, 32; barrier.sync %r4, %r5"),
-            target,
-            "sass",
-            opt=opt,
-        )
+        _bits(COUNTS["too many"], target, "sass", opt=opt)
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 def test_a_missing_barrier_is_a_race(target: str) -> None:
-    store, load = (
-        "st.shared.u32 [%r16], %r2;",
-        "shl.b32 %r4, %r4, 2; add.u32 %r17, %r4, %r19; ld.shared.u32 %r20, [%r17];",
-    )
-    other = "add.u32 %r4, %r3, 32; rem.u32 %r4, %r4, 96;"
     with pytest.raises(MachineFault, match="race"):
-        _bits(f"{store} {other} {load}", target, "sass")
-    _bits(f"{store} bar.sync 0; {other} {load}", target, "sass")
+        _bits(RACES["race"], target, "sass")
+    _bits(RACES["none"], target, "sass")
 
 
 def test_what_the_table_lacks_is_refused() -> None:

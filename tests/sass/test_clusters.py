@@ -14,6 +14,7 @@ from ptxdiff.sass.run import run_machine_code
 from ptxdiff.sass.text import MachineFault, Unsupported
 from ptxdiff.triton.targets import probe
 from tests.support.sass.assembly import written
+from tests.support.sass.modules import run_one
 
 SIZE, BLOCKS, THREADS = 4, 8, 64
 TEXT = """
@@ -78,8 +79,16 @@ def cluster_run(name: str, level: str, body: str = "", **options: object) -> np.
     if not probe()[target].available:
         pytest.skip(f"no ptxas for {target}")
     out = np.zeros(2 * BLOCKS * THREADS, np.uint32)
-    text = TEXT.format(body=body or BODIES[name], size=options.pop("size", SIZE))
+    texts = {
+        n: TEXT.format(body=b, size=SIZE).replace(".target sm_90a", f".target {target}") for n, b in BODIES.items()
+    }
+    text = TEXT.format(body=body, size=SIZE).replace(".target sm_90a", f".target {target}") if body else texts[name]
     given = np.arange(1000, 1000 + SIZE * THREADS, dtype=np.uint32)
+    if level == "sass":
+        bodies = [b for b, _ in WRONG] if body in [b for b, _ in WRONG] else [] if body else BODIES.values()
+        others = [TEXT.format(body=b, size=SIZE).replace(".target sm_90a", f".target {target}") for b in bodies]
+        run_one(text, others, int(str(options.get("opt", 3))), BLOCKS, THREADS, out, given)
+        return out
     run_ptx(text, BLOCKS, THREADS, out, given, level=level, target=target, **options)  # type: ignore[arg-type]
     return out
 
@@ -145,19 +154,19 @@ def test_strong_accesses_that_order_nobody_race(monkeypatch: pytest.MonkeyPatch)
         cluster_run("", "sass", body)
 
 
-@pytest.mark.parametrize(
-    ("body", "words"),
-    [
-        ("mov.b16 m, 16;" + BODIES["several"], "mask"),
-        (BODIES["bulk"].replace("[farbar]", "[bar]"), "another block than their mbarrier"),
-        (f"ld.shared::cluster.u32 x, [far]; {SYNC}", "may not have begun"),
-        (f"{SYNC} st.shared::cluster.u32 [far], t; ld.shared.u32 x, [own]; {SYNC}", "race"),
-        (f"{SYNC} setp.eq.u32 done, rank, 1; @done ret; {SYNC} ld.shared::cluster.u32 x, [far];", "has ended"),
-        ("barrier.cluster.arrive.aligned; barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;", "twice"),
-        ("barrier.cluster.wait.aligned;", "not arrived"),
-        (f"{INIT.format(count=2)} {SYNC} {WAIT} {SYNC}", "deadlock"),
-    ],
-)
+WRONG = [
+    ("mov.b16 m, 16;" + BODIES["several"], "mask"),
+    (BODIES["bulk"].replace("[farbar]", "[bar]"), "another block than their mbarrier"),
+    (f"ld.shared::cluster.u32 x, [far]; {SYNC}", "may not have begun"),
+    (f"{SYNC} st.shared::cluster.u32 [far], t; ld.shared.u32 x, [own]; {SYNC}", "race"),
+    (f"{SYNC} setp.eq.u32 done, rank, 1; @done ret; {SYNC} ld.shared::cluster.u32 x, [far];", "has ended"),
+    ("barrier.cluster.arrive.aligned; barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;", "twice"),
+    ("barrier.cluster.wait.aligned;", "not arrived"),
+    (f"{INIT.format(count=2)} {SYNC} {WAIT} {SYNC}", "deadlock"),
+]
+
+
+@pytest.mark.parametrize(("body", "words"), WRONG)
 def test_what_is_wrong_is_a_fault(body: str, words: str) -> None:
     with pytest.raises(MachineFault, match=words):
         cluster_run("", "sass", body)

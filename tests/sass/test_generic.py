@@ -13,6 +13,7 @@ from ptxdiff.sass.run import run_machine_code
 from ptxdiff.sass.text import MachineFault, Unsupported
 from ptxdiff.triton.targets import probe
 from tests.support.sass.assembly import written
+from tests.support.sass.modules import run_one
 
 THREADS = 64
 KERNEL = """
@@ -50,9 +51,11 @@ def _stored(name: str, level: str, target: str, opt: int = 3) -> np.ndarray:
         pytest.skip(f"no ptxas for {target}")
     given = np.random.default_rng(5).integers(0, 1 << 32, THREADS, np.uint32)
     out = np.zeros(2 * THREADS, np.uint32)
-    run_ptx(
-        KERNEL.format(target=target, body=BODIES[name]), 1, THREADS, given, out, level=level, target=target, opt=opt
-    )
+    texts = {n: KERNEL.format(target=target, body=body) for n, body in BODIES.items()}
+    if level == "ptx":
+        run_ptx(texts[name], 1, THREADS, given, out)
+    else:
+        run_one(texts[name], list(texts.values()), opt, 1, THREADS, given, out)
     return out
 
 

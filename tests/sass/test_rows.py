@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 
+import numpy as np
 import pytest
 
 from ptxdiff.sass import isa  # noqa: F401
 from ptxdiff.sass.rows import ROWS, functions_of, match
 from ptxdiff.sass.text import Unsupported
-from tests.support.sass.assembly import written
+from tests.support.sass.assembly import LOAD, STORE, run, written
 
 
 @pytest.mark.parametrize(
@@ -81,6 +82,15 @@ from tests.support.sass.assembly import written
         ("LEA.HI.X.SX32 RZ, P0, R2, R3, 0x4, P1", "LEA.HI.X.SX32+carry"),
         ("LEA.HI.X.SX32 R1, P0, R2, ~R3, 0x4, P1", "LEA.HI.X.SX32~b+carry"),
         ("QADD4.E4M3x4.E4M3x4.SATFINITE R1, R2.B3210, -R3.B3210", "QADD4.E4M3x4.E4M3x4{.SATFINITE}"),
+        ("IMAD.U32.X R1, R2, R3, R4, P0", "IMAD.X{.U32}"),
+        ("VIADD.S8x4.ISAT R1, R2, -UR4", "VIADD.S8x4.ISAT-difference"),
+        ("VIADD.U8x4.ISAT R1, R2, R3", "VIADD.U8x4.ISAT"),
+        ("UVIADD.U8x4 UR4, -URZ, 0x7842a76", "UVIADD.kind"),
+        ("VIMNMX.S8x4.RELU R1, R2, R3, !PT", "VIMNMX.S8x4.RELU"),
+        ("F2FP.SATFINITE.RELU.BF16.MERGE_C.RZ R1, R2, RZ", "F2FP{.SATFINITE}{.RELU}.BF16.MERGE_C{.rnd}"),
+        ("F2FP.SATFINITE.PACK_AB R1, R2, R3", "F2FP.SATFINITE{.RELU}.PACK_AB{.rnd}"),
+        ("F2FP.RELU.BF16.S2_6.UNPACK_B R1, R2, R3.H0", "F2FP{.SATFINITE}{.RELU}.BF16.S2_6.UNPACK_B"),
+        ("MUFU.EX2.BF16x2 R1, R2", "MUFU.EX2.x2"),
     ],
 )
 def test_instructions_find_their_rows(text: str, name: str) -> None:
@@ -149,11 +159,28 @@ def test_instructions_find_their_rows(text: str, name: str) -> None:
         "DSETP.MAX.AND P0, P1, R2, R4, P2",  # how another predicate is joined
         "DSETP.MAX.OR P0, P1, R2, R4, PT",
         "F2FP.SATFINITE.E4M3.F16.UNPACK_B_MERGE_C R1, 1.5, R3",
+        "F2FP.S2_6.F32.PACK_AB_MERGE_C R1, R2, R3, R4",
+        "F2FP.SATFINITE.S2_6.F32.PACK_AB_MERGE_C.RZ R1, R2, R3, R4",
+        "F2FP.SATFINITE.MERGE_C R1, R2, R3",  # the upper half of the third operand
+        "VIADD.S16x2.ISAT R1, R2, -R3",
+        "VIADD.S8x4.ISAT R1, -R2, R3",
+        "VIADD.U16x2.ISAT R1, R2, R3",
+        "UVIADD.16x2 UR1, UR2, UR3",
+        "MUFU.TANH.F16x2 R1, R2",
     ],
 )
 def test_everything_else_has_no_row(text: str) -> None:
     with pytest.raises(Unsupported):
         match(written(text).instructions[0])
+
+
+def test_scales_with_more_beside_them_are_refused() -> None:
+    """Nothing tells what the lower half of the last operand does."""
+    body = LOAD + "MOV R6, 0x{:x}\nF2FP.SATFINITE.S2_6.BF16.UNPACK_B_MERGE_C R5, R4, R6" + STORE
+    values = np.full(32, 0x3F803F00, np.uint32)  # 1 and 1/2, by 1 and by 2**-1
+    assert (run(body.format(0x7F7E0000), [values])[0] == 0x4040).all()
+    with pytest.raises(Unsupported, match="lower half"):
+        run(body.format(0x7F7E0001), [values])
 
 
 def test_a_predicate_written_twice_is_refused() -> None:

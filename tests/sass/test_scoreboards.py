@@ -31,7 +31,7 @@ def _functions(target: str, programs: int, level: int = 3) -> list[MachineFuncti
 def _without_a_wait(function: MachineFunction, place: int, scoreboard: int) -> MachineFunction:
     """The function with one bit of a wait mask cleared."""
     instruction = function.instructions[place]
-    cleared = replace(instruction, high=instruction.high & ~(1 << 41 + 11 + scoreboard))
+    cleared = instruction._replace(high=instruction.high & ~(1 << 41 + 11 + scoreboard))
     return replace(
         function, instructions=(*function.instructions[:place], cleared, *function.instructions[place + 1 :])
     )

@@ -9,13 +9,16 @@ import numpy as np
 import pytest
 
 from ptxdiff.conformance import taught, teaching
+from ptxdiff.emulator.isa.approximate_half import ex2_half
+from ptxdiff.emulator.isa.convert_float import cvt_f16x2_f32
 from ptxdiff.emulator.isa.convert_narrow import cvt_narrow_f32
+from ptxdiff.emulator.isa.convert_scale import cvt_s2f6x2_bf16x2_scaled, cvt_s2f6x2_f32_scaled
 from ptxdiff.emulator.isa.convert_stochastic import cvt_bf16x2_f32_rs
 from ptxdiff.emulator.isa.float32 import add_f32, mul_f32
 from ptxdiff.emulator.isa.float_extremes import max_halves
 from ptxdiff.emulator.isa.logic import by_table
 from ptxdiff.emulator.isa.modifiers import RN
-from ptxdiff.emulator.numeric.bits import shr64, wrap64
+from ptxdiff.emulator.numeric.bits import shr64, sign_extend, wrap64
 from ptxdiff.emulator.text.types import NARROW
 from ptxdiff.sass import rows
 from ptxdiff.triton.targets import assembler, probe, tool
@@ -267,6 +270,16 @@ def test_min_and_max_of_float64_are_taught_whatever_is_chosen_of_equal_numbers()
         (TARGET, "sub of shl 12 with carries", "LEA", "LEA.X~b", "_shift_without_carry"),
         ("sm_100a", "four e2m1x2 from f32 as 3120", "F2FP", "F2FP.SATFINITE{.RELU}.E2M1{.F32}.PACK_AB_MERGE_C",
          "_codes_in_halves"),
+        ("sm_100a", "two scaled s2f6x2 from f32", "F2FP", "F2FP.SATFINITE{.RELU}.S2_6.F32.PACK_AB_MERGE_C",
+         "_nothing_merged"),
+        ("sm_100a", "two scaled s2f6x2 from bf16x2", "F2FP", "F2FP.SATFINITE{.RELU}.S2_6.BF16.UNPACK_B_MERGE_C",
+         "_exchanged_scales"),
+        ("sm_103a", "ex2.approx.f16x2", "MUFU", "MUFU.EX2.x2", "_exchanged_halves"),
+        ("sm_120a", "sub.sat.s8x4", "VIADD", "VIADD.S8x4.ISAT-difference", "_bytes_negated_before"),
+        ("sm_120a", "sub.sat.u8x4 of 0x80808080", "UVIADD", "UVIADD.kind", "_carry_between_bytes"),
+        ("sm_120a", "add.sat.u16x2", "VIADD", "VIADD.16x2.ISAT", "_one_word"),
+        ("sm_120a", "max.relu.s8x4", "VIMNMX", "VIMNMX.S8x4.RELU", "_negative_bytes"),
+        ("sm_80", "cvt.rn.satfinite.f16x2.f32", "F2FP", "F2FP.SATFINITE{.RELU}.PACK_AB{.rnd}", "_with_infinities"),
     ],
 )  # fmt: skip
 def test_a_sequence_settles_where_a_row_puts_its_bits(
@@ -302,6 +315,46 @@ def _shift_without_carry(a: int, b: int, d: int, n: int, result: int) -> int:
 
 def _codes_in_halves(a: int, b: int, c: int, relu: int, form: int = CODES["e2m1"]) -> int:
     return (cvt_narrow_f32(a, b, RN, relu, 0, form) & 0xFF) | (c & 0x00FF00FF) << 8
+
+
+def _nothing_merged(a: int, b: int, c: int, relu: int) -> int:
+    return cvt_s2f6x2_f32_scaled(a, b, c >> 16, RN, relu)
+
+
+def _exchanged_scales(a: int, c: int, relu: int) -> int:
+    return cvt_s2f6x2_bf16x2_scaled(a, (c >> 16 & 0xFF) << 8 | c >> 24, RN, relu)
+
+
+def _exchanged_halves(a: int, type: int) -> int:
+    return ex2_half(a & 0xFFFF, type) << 16 | ex2_half(a >> 16, type)
+
+
+def _bytes_negated_before(a: int, b: int) -> int:
+    total, subtracted = 0, -b & 0xFFFFFFFF
+    for number in range(4):
+        one = sign_extend(a >> 8 * number, 8) + sign_extend(-(subtracted >> 8 * number), 8)
+        total |= (max(min(one, 0x7F), -0x80) & 0xFF) << 8 * number
+    return total
+
+
+def _carry_between_bytes(a: int, b: int, kind: int) -> int:
+    return a + b + 1
+
+
+def _one_word(a: int, b: int) -> int:
+    return min(a + b, 0xFFFFFFFF)
+
+
+def _negative_bytes(a: int, b: int, c: int) -> int:
+    total = 0
+    for number in range(4):
+        x, y = sign_extend(a >> 8 * number, 8), sign_extend(b >> 8 * number, 8)
+        total |= ((min(x, y) if c else max(x, y)) & 0xFF) << 8 * number
+    return total
+
+
+def _with_infinities(a: int, b: int, rnd: int, relu: int) -> int:
+    return cvt_f16x2_f32(a, b, rnd, relu, 0, 0)
 
 
 def test_each_source_of_lessons_keeps_its_own_lines(monkeypatch) -> None:

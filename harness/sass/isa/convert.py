@@ -601,10 +601,10 @@ def f2fp_s2f6(a: int, b: int, c: int, relu: int) -> int:
     return cvt_s2f6x2_f32_scaled(a, b, c >> 16, RN, relu) | (c & 0xFFFF) << 16
 
 
-@row("F2FP.SATFINITE{.RELU}.S2_6.BF16.UNPACK_B_MERGE_C", "R = u,v")
+@row("F2FP.SATFINITE{.RELU}.S2_6.BF16.UNPACK_B_MERGE_C", "R = u,S")
 def f2fp_s2f6_bf16(a: int, c: int, relu: int) -> int:
-    """Two bfloat16 as s2f6. The second operand is the third one of `f2fp_s2f6`."""
-    return cvt_s2f6x2_bf16x2_scaled(a, c >> 16, RN, relu) | (c & 0xFFFF) << 16
+    """Two bfloat16 as s2f6. The upper half of the second operand has the scales."""
+    return cvt_s2f6x2_bf16x2_scaled(a, c >> 16, RN, relu)
 
 
 @row("F2FP{.SATFINITE}{.RELU}.BF16.S2_6.UNPACK_B", "R = k,t")
