@@ -330,6 +330,7 @@ def _run_in_turns(grid: KernelGrid, pieces: Sequence[int], together: int, total:
         blocks = min(together, total - first)
         grid.deadline.done(blocks)
         grid.instructions += scheduler.lane_steps
+        scheduler.forget()
 
     def run(first: int, scheduler: KernelScheduler) -> bool:
         with _blaming(grid, first, min(together, total - first)):
@@ -361,3 +362,4 @@ def _run_blocks(grid: KernelGrid, first: int, blocks: int) -> None:
     grid.deadline.done(blocks)
     with grid.lock:
         grid.instructions += scheduler.lane_steps
+    scheduler.forget()

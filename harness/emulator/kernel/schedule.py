@@ -405,6 +405,12 @@ class KernelScheduler(Scheduler):
             text += "response: its work is never done (clusterlaunchcontrol.query_cancel)"
             raise frame.fault(ExecutionError, step, text)
 
+    def forget(self) -> None:
+        """Free the memory of threads that have ended. Their frame and what it holds refer to each other, so until a
+        collection of garbage, which no count of bytes begins, the registers of hundreds of blocks would stay."""
+        vars(self.kernel_frame).clear()
+        vars(self).clear()
+
     # blocks that take turns ------------------------------------------------------------------------------
 
     def one_after_the_other(self) -> None:

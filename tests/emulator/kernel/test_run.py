@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+from typing import Any
+
 import numpy as np
 import pytest
 
 from ptxdiff.emulator.errors import ExecutionError, MemoryFault, NotElementwise, PtxError, UndefinedBits
+from ptxdiff.emulator.kernel.frame import KernelFrame
 from ptxdiff.emulator.kernel.run import Buffer, load_kernel, pointers, run_kernel
 from tests.support.emulator.launched_text import SHARED, SHARED_ADDRESS, X, launch, module
 
@@ -393,3 +398,23 @@ def test_analysis_and_contraction() -> None:
     assert y[0] == x[0] * x[0] + x[0]
     run_kernel(load_kernel(module(body), fuse=True), [Buffer(x), Buffer(y)], (2,))
     assert y[0] == np.float32(float(x[0]) ** 2 + float(x[0]))
+
+
+@pytest.mark.parametrize("begins", ["", "atom.global.relaxed.gpu.add.u32 %r7, [%rd11], 0;"], ids=["alone", "in turns"])
+def test_threads_that_have_ended_keep_no_memory(begins: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their registers are arrays, of which no collection of garbage knows how large they are."""
+    frames: list[weakref.ref[KernelFrame]] = []
+
+    def noted(self: KernelFrame, *given: Any) -> None:
+        begin(self, *given)
+        frames.append(weakref.ref(self))
+
+    begin = KernelFrame.__init__
+    monkeypatch.setattr(KernelFrame, "__init__", noted)
+    gc.disable()
+    try:
+        launch(begins + "st.global.b32 [%rd12], %r4;", X, blocks=1)
+        assert len(frames) > 0
+        assert [frame() for frame in frames] == [None] * len(frames)
+    finally:
+        gc.enable()
