@@ -208,7 +208,7 @@ def test_a_fault_of_the_harness_kills_nothing(weak, monkeypatch):
         return plain(self, job)
 
     monkeypatch.setattr(EmulatorBackend, "run", faulty)
-    found, *_ = mutate(loaded, ["asm"], "sm_90a", Budget(search=SHORT), ["asm"])
+    found, *_ = mutate(loaded, ["asm"], "sm_90a", Budget(most=5, search=SHORT), ["asm"])
     crashed = [s for s in found.survivors if "MemoryError" in s.words]
     assert crashed
     assert {s.fate for s in crashed} == {"undecided"}

@@ -35,7 +35,7 @@ approximate = Case(
 def test_items_prove_fail_and_are_skipped(pytester: pytest.Pytester) -> None:
     """A mistake for one of 2^64 inputs fails the proof."""
     pytester.mkdir("cases").joinpath("flips.py").write_text(CASE)
-    found = pytester.runpytest_subprocess(
+    found = pytester.runpytest_inprocess(
         "cases", "--ptx-prove", "-k", "proof", "-rs", "-p", "no:cacheprovider", "--ptx-records", "run.jsonl"
     )
     found.assert_outcomes(passed=1, failed=1, skipped=1)
@@ -77,7 +77,7 @@ def test_items_of_triton_functions_and_of_machine_code(pytester: pytest.Pytester
     """Machine code is right even of a function that is not: the question is what ptxas kept."""
     pytest.importorskip("triton")
     pytester.mkdir("cases").joinpath("flips.py").write_text(TRITON)
-    found = pytester.runpytest_subprocess(
+    found = pytester.runpytest_inprocess(
         "cases", "--ptx-prove-against=reference", "--ptx-prove-against=sass", "-k", "proof", "-rs", "-p",
         "no:cacheprovider", "--ptx-records", "run.jsonl",
     )  # fmt: skip
@@ -89,6 +89,6 @@ def test_items_of_triton_functions_and_of_machine_code(pytester: pytest.Pytester
         ("asm", "sass"): "proved", ("right", "sass"): "proved", ("rare", "sass"): "proved",
     }  # fmt: skip
     assert proofs["right", "sass"].assembler
-    by_default = pytester.runpytest_subprocess("cases", "--ptx-prove", "--collect-only", "-q", "-k", "proof")
+    by_default = pytester.runpytest_inprocess("cases", "--ptx-prove", "--collect-only", "-q", "-k", "proof")
     by_default.stdout.fnmatch_lines(["*rare[[]proof[]]"])
     by_default.stdout.no_fnmatch_line("*proof-sass*")
