@@ -41,18 +41,18 @@ def prepared(cubin: bytes, launch: DriverLaunch) -> Callable[[], None]:
 def launch_all(cubin: bytes, launches: Sequence[DriverLaunch]) -> None:
     """Load machine code, launch kernels of it, wait for their end and unload it. Raises NoDriver and DriverError."""
     driver = bindings()
-    (module,) = _checked("cuModuleLoadData", driver.cuModuleLoadData(cubin))
+    (module,) = checked("cuModuleLoadData", driver.cuModuleLoadData(cubin))
     for launch in launches:
         _start(_function(module, launch.entry), launch)()
-    _checked("cuCtxSynchronize", driver.cuCtxSynchronize())
-    _checked("cuModuleUnload", driver.cuModuleUnload(module))
+    checked("cuCtxSynchronize", driver.cuCtxSynchronize())
+    checked("cuModuleUnload", driver.cuModuleUnload(module))
 
 
 def _start(function: Any, launch: DriverLaunch) -> Callable[[], None]:
     driver = bindings()
     if launch.shared > _DEFAULT_SHARED:
         most = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        _checked("cuFuncSetAttribute", driver.cuFuncSetAttribute(function, most, launch.shared))
+        checked("cuFuncSetAttribute", driver.cuFuncSetAttribute(function, most, launch.shared))
     grid = (*launch.grid, 1, 1)[:3]
     values = [ctypes.create_string_buffer(p, len(p)) for p in launch.parameters]
     # The array keeps only addresses: `values` has to live as long as the function that passes them.
@@ -64,7 +64,7 @@ def _start(function: Any, launch: DriverLaunch) -> Callable[[], None]:
         stream = torch.cuda.current_stream().cuda_stream
         given = ctypes.addressof(addresses)
         launched = driver.cuLaunchKernel(function, *grid, *launch.block, launch.shared, stream, given, 0)
-        _checked("cuLaunchKernel", launched)
+        checked("cuLaunchKernel", launched)
 
     return start
 
@@ -84,14 +84,14 @@ def bindings() -> Any:
 @functools.lru_cache(maxsize=256)
 def _module(cubin: bytes) -> Any:
     """Machine code, loaded until this process ends, because prepared launches use it."""
-    return _checked("cuModuleLoadData", bindings().cuModuleLoadData(cubin))[0]
+    return checked("cuModuleLoadData", bindings().cuModuleLoadData(cubin))[0]
 
 
 def _function(module: Any, entry: str) -> Any:
-    return _checked("cuModuleGetFunction", bindings().cuModuleGetFunction(module, entry.encode()))[0]
+    return checked("cuModuleGetFunction", bindings().cuModuleGetFunction(module, entry.encode()))[0]
 
 
-def _checked(call: str, returned: Sequence[Any]) -> Sequence[Any]:
+def checked(call: str, returned: Sequence[Any]) -> Sequence[Any]:
     """The values that a call returned after its status. Raises DriverError for any status but success."""
     status, *values = returned
     if int(status) != 0:

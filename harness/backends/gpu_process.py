@@ -148,15 +148,15 @@ class Sanitizer:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._folder = Path(tempfile.mkdtemp(prefix="ptxdiff-sanitizer-"))
-        atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
+        self.folder = Path(tempfile.mkdtemp(prefix="ptxdiff-sanitizer-"))
+        atexit.register(shutil.rmtree, self.folder, ignore_errors=True)
         self._read: dict[Path, int] = {}
         self._unchecked = False
 
     @property
     def wrapper(self) -> tuple[tuple[str, ...], Mapping[str, str]]:
         """The command to run a process under, and the environment variables that it needs."""
-        return sanitizer.command(self._name, self._folder / "%p.log"), sanitizer.VARIABLES
+        return sanitizer.command(self._name, self.folder / "%p.log"), sanitizer.VARIABLES
 
     def with_findings(self, outcome: Outcome) -> Outcome:
         """The outcome with the faults that the tool has logged since the last call.
@@ -176,7 +176,7 @@ class Sanitizer:
         return replace(outcome, status=status, words="", findings=(*outcome.findings, *faults), evidence="hardware")
 
     def _found(self) -> tuple[str, ...]:
-        log = "".join(map(self._unread, sorted(self._folder.iterdir())))
+        log = "".join(map(self._unread, sorted(self.folder.iterdir())))
         self._unchecked |= sanitizer.not_attached(log)
         return sanitizer.findings(self._name, log)
 

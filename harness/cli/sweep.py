@@ -75,7 +75,7 @@ def _sweep(args: argparse.Namespace, chosen: Named, tasks: Tasks | None = None, 
     from ptxdiff.sweep.shards import Journal, part_of, sweep
 
     task = _task(args, chosen, tasks.nodes.targets if tasks else None)
-    places = _places(task.target) if task.backend == "gpu" and not tasks else [None]
+    places = places_of(task.target) if task.backend == "gpu" and not tasks else [None]
     part = part_of(task.shards, args.part)
     journal = Journal(Path(args.journal), task, resume=args.resume)
     console = Console()
@@ -126,7 +126,7 @@ def _task(args: argparse.Namespace, chosen: Named, available: Sequence[str] | No
     if backend == "assembler":
         raise UsageError("the assembler backend runs nothing; sweep with --backend gpu or emulator")
     named = agreed("--target", normal(args.target) if args.target else None, chosen.target)
-    target = named or _target(backend, available)
+    target = named or default_target(backend, available)
     loaded = replace(chosen.loaded, path=chosen.loaded.path.resolve())
     item = Item(loaded, chosen.variants[0], target, backend)
     packs = packs_of(item.loaded.case, item.variant) if isinstance(item.variant, AsmVariant) else (1,)
@@ -142,7 +142,7 @@ def _task(args: argparse.Namespace, chosen: Named, available: Sequence[str] | No
     )  # fmt: skip
 
 
-def _target(backend: str, available: Sequence[str] | None) -> str:
+def default_target(backend: str, available: Sequence[str] | None) -> str:
     """The default target. Raises UsageError if there is no GPU, or a choice between several."""
     from ptxdiff.processes.gpus import gpus
 
@@ -159,7 +159,7 @@ def _target(backend: str, available: Sequence[str] | None) -> str:
     return available[0]
 
 
-def _places(target: str) -> list[Gpu | None]:
+def places_of(target: str) -> list[Gpu | None]:
     """The GPUs of a target here. Raises UsageError if there is none."""
     from ptxdiff.processes.gpus import gpus
 

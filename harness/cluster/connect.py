@@ -67,7 +67,7 @@ def _reach(address: str) -> None:
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=REACH).close()
     except (OSError, OverflowError) as error:
-        raise ClusterError(_words(address, ConnectionError(str(error)))) from None
+        raise ClusterError(cannot_join(address, ConnectionError(str(error)))) from None
 
 
 @contextlib.contextmanager
@@ -83,13 +83,13 @@ def connected(address: str, shipment: Shipment, **local: Any) -> Iterator[Any]:
         raise ClusterError("this process is already connected to a Ray cluster; ptxdiff needs its own connection")
     own = local if address == LOCAL else {}
     try:
-        with _hint_if_slow(address):
+        with hint_if_slow(address):
             ray.init(
                 address=address, runtime_env=shipment.runtime_env(), log_to_driver=False, logging_level="ERROR", **own
             )
     except Exception as error:  # Ray raises many types here: for no answer, another version, too large files
         ray.shutdown()
-        raise ClusterError(_words(address, error, listens=address not in (LOCAL, AUTO))) from error
+        raise ClusterError(cannot_join(address, error, listens=address not in (LOCAL, AUTO))) from error
     try:
         yield ray
     finally:
@@ -97,9 +97,9 @@ def connected(address: str, shipment: Shipment, **local: Any) -> Iterator[Any]:
 
 
 @contextlib.contextmanager
-def _hint_if_slow(address: str) -> Iterator[None]:
-    """Print a hint on standard error if joining takes long, because Ray waits for minutes without a message."""
-    timer = threading.Timer(SILENCE, lambda: print(_waiting(address), file=sys.stderr, flush=True))
+def hint_if_slow(address: str, silence: float = SILENCE) -> Iterator[None]:
+    """Print a hint on standard error if joining takes `silence` seconds: Ray waits for minutes without a message."""
+    timer = threading.Timer(silence, lambda: print(_waiting(address, silence), file=sys.stderr, flush=True))
     timer.daemon = True
     timer.start()
     try:
@@ -108,8 +108,8 @@ def _hint_if_slow(address: str) -> Iterator[None]:
         timer.cancel()
 
 
-def _waiting(address: str) -> str:
-    return f"--cluster {address}: Ray has been joining for {SILENCE:g} s; {_token()}"
+def _waiting(address: str, silence: float) -> str:
+    return f"--cluster {address}: Ray has been joining for {silence:g} s; {_token()}"
 
 
 def _token() -> str:
@@ -119,7 +119,8 @@ def _token() -> str:
     return "a head that requires a token does not answer: copy its ~/.ray/auth_token, and set RAY_AUTH_MODE=token"
 
 
-def _words(address: str, error: Exception, *, listens: bool = False) -> str:
+def cannot_join(address: str, error: Exception, *, listens: bool = False) -> str:
+    """Why this process did not join a cluster, and what to do. listens: a server answers at the address."""
     message = " ".join(str(error).split()) or type(error).__name__
     if not (isinstance(error, ConnectionError | TimeoutError) or "Failed to connect" in message):
         return f"the Ray cluster at {address} cannot be used: {message}"

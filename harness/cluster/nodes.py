@@ -109,7 +109,7 @@ class Nodes:
         for ident in [*self._asked]:
             if (answer := self._answer(ident, until)) is not None:
                 del self._asked[ident]
-                made.append(_node(listed[ident], answer, self.mine))
+                made.append(node_of(listed[ident], answer, self.mine))
         self.known |= {n.id: n for n in made}
         return made
 
@@ -178,7 +178,8 @@ class _Question:
     deadline: float
 
 
-def _node(listed: Mapping[str, Any], answer: NodeFacts | str, mine: Mapping[str, str]) -> Node:
+def node_of(listed: Mapping[str, Any], answer: NodeFacts | str, mine: Mapping[str, str]) -> Node:
+    """A node that Ray lists, with its answer: its facts, or why it gave none. mine: the environment of the driver."""
     resources = listed["Resources"]
     amounts = (float(resources.get("CPU", 0)), float(resources.get("GPU", 0)))
     ident, host = listed["NodeID"], listed["NodeManagerHostname"]

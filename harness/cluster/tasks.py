@@ -144,21 +144,21 @@ class Tasks:
             return Ended(task)
         except Exception as error:
             del self._running[task.stream]
-            return self._why(task, error)
+            return self.given_up(task, error)
         if made.number != task.received:
             self.cancel(task)
             raise Misreported(f"a task sent value number {made.number}, but number {task.received} was expected")
         task.received += 1
         return Yielded(task, made.value, made.node, made.host)
 
-    def _why(self, task: Submitted, error: Exception) -> Lost:
+    def given_up(self, task: Submitted, error: Exception) -> Lost:
         """The event for a task that Ray gave up, or that raised an exception."""
         cause = getattr(error, "cause", None) or error
         if isinstance(cause, OtherEnvironment):
             node, reason = cause.args
             self.nodes.refuse(node, reason)
             return Lost(task, reason)
-        for name, (reason, blamed) in _REASONS.items():
+        for name, (reason, blamed) in REASONS.items():
             if isinstance(error, getattr(self._ray.exceptions, name)):
                 return Lost(task, reason, blamed=blamed)
         return Lost(task, f"{type(cause).__name__}: {' '.join(str(cause).split())[:500]}", raised=True)
@@ -187,7 +187,7 @@ class Tasks:
 
 
 # By the name of Ray's exception: why the task was given up, and whether its own work may be the cause.
-_REASONS: Mapping[str, tuple[str, bool]] = {
+REASONS: Mapping[str, tuple[str, bool]] = {
     "OutOfMemoryError": ("its node ran out of memory, and Ray ended it", True),
     "WorkerCrashedError": ("the process that ran it died: killed, out of memory, or crashed", True),
     "NodeDiedError": ("its node died", False),

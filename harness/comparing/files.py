@@ -126,7 +126,7 @@ def compare_files(
     comparison = FileComparison((ComparedFile(names[0]), ComparedFile(names[1])), target)
     backend = EmulatorBackend()
     plans = [list(jobs(i, backend, effort)) for i in items]
-    _same_inputs(*plans)
+    require_same_inputs(*plans)
     for (key, one), (_, other) in zip(*plans, strict=True):
         where = f"{key.input_set} ({key.shape or 'one'}{', alignment ' + str(key.alignment)}, fusion {key.fusion})"
         if one is None or other is None:
@@ -164,7 +164,7 @@ def _on_the_same_inputs(variants: Mapping[str, PtxVariant]) -> dict[str, Variant
 Plan = list[tuple[Key, Job | None]]
 
 
-def _same_inputs(one: Plan, other: Plan) -> None:
+def require_same_inputs(one: Plan, other: Plan) -> None:
     """Raise CaseError if the two plans do not have the same inputs."""
     mine, theirs = ([replace(key, variant="", num_warps=0) for key, _ in plan] for plan in (one, other))
     if mine != theirs:

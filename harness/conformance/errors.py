@@ -90,8 +90,8 @@ def errors_of(form: str) -> Errors:
     """
     bound = bounds_of()[form]
     run = bound.array_function()
-    measures = _measures(form)
-    largest = [Largest(_words(m)) for m in measures]
+    measures = measures_of(form)
+    largest = [Largest(words_of(m)) for m in measures]
     kind = _Format.of(form)
     if len(bound.form.sources) == 2 or form == _LONG:
         _drawn(form, run, kind, measures[0], largest[0])
@@ -105,7 +105,7 @@ def errors_of(form: str) -> Errors:
     for_each(bucket, range(buckets))
     for measure in range(len(measures)):
         largest[measure] = max((by_bucket[n][0][measure] for n in range(buckets)), key=lambda m: m.error)
-        largest[measure].words = _words(measures[measure])
+        largest[measure].words = words_of(measures[measure])
     return Errors(buckets << kind.fraction_bits, tuple(largest), tuple(by_bucket[n][1] for n in range(buckets)))
 
 
@@ -149,14 +149,16 @@ class _Format:
             return (low.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
 
 
-def _measures(form: str) -> tuple[Measure, ...]:
+def measures_of(form: str) -> tuple[Measure, ...]:
+    """The measures in which the ISA bounds the error of a form."""
     stated = bounds.measures(form)
     if stated:
         return stated
     return (Measure(True),) if form.endswith(".ftz.f64") else (_ULPS,)
 
 
-def _words(measure: Measure) -> str:
+def words_of(measure: Measure) -> str:
+    """A measure in words, as the ledger and the documentation have it."""
     if measure is _ULPS:
         return "ulp"
     return f"{'relative' if measure.relative else 'absolute'} {measure.words}".strip()

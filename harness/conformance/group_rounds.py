@@ -105,14 +105,14 @@ def _layout(
         got = rounds.run([0] * len(rounds.rolls))
         _hosted(tally, kernel, operands, got)
         # For this check the arithmetic gets each tile's neighbour of the same kind as b.
-        if _right(rounds.check([0, KINDS, *[0] * 2], tiles), kernel).mean() > 0.5:
+        if right_tiles(rounds.check([0, KINDS, *[0] * 2], tiles), kernel).mean() > 0.5:
             tally.failure = BLIND
             return
         # Each layout continues where the previous one stopped, so that it has other tiles.
         start = turn = used // tiles
         while tally.reached < goal and turn < turns * turns and (turn == start or time.monotonic() < ends):
-            batch = [_rolls(n, turns) for n in range(turn, min(turn + TURNS, turns * turns))]
-            wrong = np.flatnonzero(~_right(rounds.agreeing(batch), kernel))
+            batch = [rolls_of_turn(n, turns) for n in range(turn, min(turn + TURNS, turns * turns))]
+            wrong = np.flatnonzero(~right_tiles(rounds.agreeing(batch), kernel))
             tally.mismatches += len(wrong)
             tally.reached += len(batch) * tiles
             _explained(device, kernel, operands, tally, [(batch[w // tiles], int(w % tiles)) for w in wrong])
@@ -121,13 +121,13 @@ def _layout(
             turn += len(batch)
 
 
-def _rolls(turn: int, turns: int) -> list[int]:
+def rolls_of_turn(turn: int, turns: int) -> list[int]:
     """The tiles by which a, b and the metadata are shifted: over all rounds, each a meets each b of its kind."""
     a = turn % turns
     return [KINDS * (n % turns) for n in (a, turn // turns + 2 * a, 3 * turn)]
 
 
-def _right(agreeing: Array, kernel: GroupKernel) -> Array:
+def right_tiles(agreeing: Array, kernel: GroupKernel) -> Array:
     """Which tiles agree in all of their results."""
     return np.asarray(agreeing == 64 * kernel.product.b.rows)
 

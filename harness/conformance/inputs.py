@@ -28,7 +28,7 @@ SCATTER = -7046029254386353131
 everywhere."""
 
 # By PTX type: codes in a register, and exponent and fraction bits of a code. All other types are one integer.
-_SHAPES = {
+SHAPES = {
     "f16": (1, 5, 10), "bf16": (1, 8, 7), "f32": (1, 8, 23), "tf32": (1, 8, 23), "f64": (1, 11, 52),
     "f16x2": (2, 5, 10), "bf16x2": (2, 8, 7), "f32x2": (2, 8, 23),
     "u16x2": (2, 0, 0), "s16x2": (2, 0, 0), "u8x4": (4, 0, 0), "s8x4": (4, 0, 0),
@@ -43,7 +43,7 @@ def shape_of(kind: ScalarType, bits: int) -> tuple[int, int, int, int]:
     integers)."""
     if kind.width == 1:
         return 1, 1, 0, 0
-    codes, exponent, fraction = _SHAPES.get(kind.name, (1, 0, 0))
+    codes, exponent, fraction = SHAPES.get(kind.name, (1, 0, 0))
     # An 8-bit operand in a wider register: the bits above it must not matter, so they are drawn too.
     return codes, max(kind.width, bits) // codes if kind.width < bits else kind.width // codes, exponent, fraction
 

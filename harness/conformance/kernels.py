@@ -370,12 +370,12 @@ def assemblers() -> list[CarriedAssembler]:
             if release:
                 major, minor = int(release[1]), int(release[2])
                 carried.append(
-                    (major, minor, CarriedAssembler(str(path), f"{major}.{minor}", _ptx_version(major, minor)))
+                    (major, minor, CarriedAssembler(str(path), f"{major}.{minor}", ptx_version(major, minor)))
                 )
     return [a for *_, a in sorted(carried, key=lambda f: f[:2], reverse=True)]
 
 
-def _ptx_version(major: int, minor: int) -> str:
+def ptx_version(major: int, minor: int) -> str:
     """The PTX ISA version of a CUDA release (PTX ISA, release notes); from 13 on it follows from the release number."""
     if major >= 13:
         return f"{major - 4}.{minor}"

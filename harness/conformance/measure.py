@@ -112,7 +112,7 @@ def _on_host(device: Executor, snippet: FormSnippet, tally: Tally, columns: Colu
         tally.worst = _offender(snippet, peak, columns, expected, got)
     if bounds.measures(snippet.form):
         largest = bounds.errors(
-            snippet.form, *(_values(c[0], p[0]) for c, p in _sides(snippet, columns, expected, got))
+            snippet.form, *(values_of(c[0], p[0]) for c, p in _sides(snippet, columns, expected, got))
         )
         tally.errors = tuple(map(max, largest, tally.errors or largest))
 
@@ -123,7 +123,7 @@ def _sides(
     return [(columns, snippet.inputs), (expected, snippet.outputs), (got, snippet.outputs)]
 
 
-def _values(registers: NDArray[Any], port: Port) -> NDArray[np.float64]:
+def values_of(registers: NDArray[Any], port: Port) -> NDArray[np.float64]:
     """The numbers in float registers, those of a packed register consecutively; NaN for numbers that are not finite."""
     codes, width, ebits, mbits = shape_of(port.type, port.bits)
     places = [registers.astype(np.int64) >> (position * width) for position in range(codes)]

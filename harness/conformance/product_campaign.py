@@ -153,7 +153,7 @@ def campaign(
     context = mp.get_context("spawn")
     with context.Manager() as manager:
         places = manager.Queue()
-        for device_number in _places(number, target):
+        for device_number in places_of_workers(number, target):
             places.put(device_number)
         with ProcessPoolExecutor(number, context, _begin, (places,)) as pool:
             while todo or running:
@@ -198,7 +198,7 @@ def _cores() -> list[int]:
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
 
 
-def _places(number: int, target: str) -> list[tuple[int | None, str | None]]:
+def places_of_workers(number: int, target: str) -> list[tuple[int | None, str | None]]:
     """For each process a core and a value of CUDA_VISIBLE_DEVICES; None leaves them as they are."""
     cores: list[int | None] = [*_cores()] if hasattr(os, "sched_setaffinity") else [None]
     fitting = [g for g in gpus() if g.target == target]

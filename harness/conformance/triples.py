@@ -139,7 +139,7 @@ def run(path: Path, seconds: float) -> int:
             gpu.start(kernel, [digests, report, first, VALUES], SLICES * LAUNCH, BLOCK)
             gpu.download(digest_words, digests)
             gpu.download(told, report)
-            wrong = [_place(int(w)) for w in told[1 : 1 + min(int(told[0]), KEPT)]]
+            wrong = [place(int(w)) for w in told[1 : 1 + min(int(told[0]), KEPT)]]
             done[first], launches = digest_words.tolist(), launches + 1
             entry = {"first": first, "wrong": wrong, "digests": [f"{d:x}" for d in done[first]], "device": gpu.name}
             journal.write(json.dumps(entry) + "\n")
@@ -154,7 +154,7 @@ def run(path: Path, seconds: float) -> int:
     return 0
 
 
-def _place(word: int) -> str:
+def place(word: int) -> str:
     """The a and the values of c of a thread."""
     pairs = [(word & 0xFFFFFFFF) + j * SLICES * BLOCK for j in range(PAIRS)]
     return f"a {word >> 32:#06x}, c " + ", ".join(f"{2 * q:#06x}/{2 * q + 1:#06x}" for q in pairs)

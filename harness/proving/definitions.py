@@ -388,7 +388,7 @@ class _InterpretedCall:
         a, b = integer(left), integer(right)
         if isinstance(node.op, ast.LShift | ast.RShift):
             return (t.shl if isinstance(node.op, ast.LShift) else t.ashr)(a, b)
-        build = _INTEGER.get(type(node.op))
+        build = INTEGER.get(type(node.op))
         if build is None:
             raise self.refused(node, type(node.op).__name__)
         return build(a, b)
@@ -435,7 +435,7 @@ class _InterpretedCall:
             result: Value = _BUILTINS[function](self, node, *values)
             return result
         if function in bits.COMPILED:
-            return _HELPERS[bits.COMPILED[function]](*values)
+            return HELPERS[bits.COMPILED[function]](*values)
         if function not in bits.SCALARS:
             raise self.refused(node, f"a call of `{ast.unparse(node.func)}`, which is no helper of definitions")
         return called(function, values)
@@ -500,7 +500,7 @@ def _modulo(a: Term, b: Term) -> Term:
     return t.sub(a, t.mul(floor_divided(a, b), b))
 
 
-_INTEGER: dict[type, Callable[[Term, Term], Term]] = {
+INTEGER: dict[type, Callable[[Term, Term], Term]] = {
     ast.Add: t.add, ast.Sub: t.sub, ast.Mult: t.mul, ast.BitAnd: t.and_, ast.BitOr: t.or_, ast.BitXor: t.xor,
     ast.FloorDiv: floor_divided, ast.Mod: _modulo,
 }  # fmt: skip
@@ -524,7 +524,7 @@ def _high(a: Value, b: Value) -> Term:
     return t.extract(wide, 127, 64)
 
 
-_HELPERS: dict[str, Callable[..., Value]] = {
+HELPERS: dict[str, Callable[..., Value]] = {
     "wrap64": integer,
     "shr64": lambda x, n: t.lshr(integer(x), integer(n)),
     "shl64": lambda x, n: t.shl(integer(x), integer(n)),

@@ -97,7 +97,7 @@ class _Sides:
 
 def _by_reading(one: AssembledKernel, kernel: Kernel, readings: list[Kernel], search: ProofSearch) -> Verdict:
     thread = Thread.any_of(kernel, one.block)
-    if not _possible(thread.assumptions):
+    if not possible(thread.assumptions):
         raise AssertionError("no thread meets the assumptions about threads")
     wanted = kernels.run(kernel, thread)
     program = _digest(wanted.stores)
@@ -120,7 +120,7 @@ def _by_reading(one: AssembledKernel, kernel: Kernel, readings: list[Kernel], se
     return replace(verdict, program=program, rules=_digest(made.stores))
 
 
-def _possible(assumptions: Sequence[Term]) -> bool:
+def possible(assumptions: Sequence[Term]) -> bool:
     """Whether the first thread of a grid of one block meets them, so that nothing is proved of no thread."""
     names = {x.detail for x in t.ordered(assumptions) if x.op == "var"}
     first = {n: int(n.startswith("nctaid")) for n in names}

@@ -46,6 +46,9 @@ class Judged:
         self.size, self.most_bytes, self.bytes = size, most_bytes, 0
         self._found: OrderedDict[tuple[Any, ...], tuple[Case, Variant, Judgement]] = OrderedDict()
 
+    def __len__(self) -> int:
+        return len(self._found)
+
     def __call__(
         self, case: Case, variant: Variant, policy: Policies, inputs: Units, outputs: Units, pack: int
     ) -> Judgement:

@@ -38,6 +38,7 @@ from ptxdiff.model.identity import digest
 from ptxdiff.model.identity.definition import INCOMPARABLE, definition, harness
 from ptxdiff.model.identity.dependencies import dependencies, opened
 from ptxdiff.model.identity.opened import digest_of
+from ptxdiff.model.identity.source import forget as forget_sources
 from ptxdiff.model.variants import CaseError
 from ptxdiff.records import (
     Block,
@@ -231,6 +232,13 @@ _resolved = functools.cache(Path.resolve)
 _cases: dict[tuple[int, int, Path], tuple[Any, Any, dict[str, str], str]] = {}
 """By the ids of case and variant, which are kept alive, so that no other object gets their ids, and by the file, since
 two files may bind the same case."""
+
+
+def forget() -> None:
+    """Forget what this process has computed for keys: of files, cases and the environment, which may have changed."""
+    forget_sources()
+    _cases.clear()
+    _surroundings.cache_clear()
 
 
 def _edited_meanwhile() -> bool:

@@ -293,6 +293,12 @@ _kept = DiskCache("sass")
 _ahead: OrderedDict[tuple[bytes, bytes], str] = OrderedDict()  # by cubin and reader, until `disassemble` takes them
 
 
+def forget() -> None:
+    """Forget what this process has assembled and disassembled; what is kept in files stays."""
+    _memo.clear()
+    _ahead.clear()
+
+
 def making_ahead(path: str) -> contextlib.AbstractContextManager[None]:
     """A lock: one process at a time disassembles a case file's kernels ahead; the others then find its results."""
     return _kept.making(b"ahead", path.encode())

@@ -264,6 +264,13 @@ _PLACEMENT = re.compile(r"%(?:n?tid|n?ctaid|n?warpid|laneid|lanemask_[a-z]+)\b")
 # Refusals of a compiler are not stored. An entry is stored only if the worker that compiled it runs the same harness.
 
 _kept = DiskCache("ptx", 40_000, 1 << 30)
+
+
+def forget() -> None:
+    """Forget what this process has compiled; what is kept in files stays."""
+    _memo.clear()
+
+
 _FILE = re.compile(r'^\s*\.file\s+\d+\s+"((?:[^"\\]|\\.)*)"', re.M)
 
 

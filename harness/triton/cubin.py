@@ -25,15 +25,11 @@ def loaded_sections(cubin: bytes) -> Mapping[str, bytes]:
     """
     if cubin[:5] != b"\x7fELF\x02":
         raise ValueError("no cubin: not a 64-bit ELF file")
-    (table,) = struct.unpack_from("<Q", cubin, 40)
-    size, count, names = struct.unpack_from("<HHH", cubin, 58)
-    heads = [struct.unpack_from("<IIQQQQ", cubin, table + k * size) for k in range(count)]
-    first = heads[names][4]
-    sections = {}
-    for name, _, flags, _, offset, length in heads:
-        word = cubin[first + name : cubin.index(b"\0", first + name)].decode()
-        if flags & _ALLOCATED or word.startswith(".nv.info"):
-            sections[word] = cubin[offset : offset + length]
+    sections = {
+        s.name: s.data or bytes(s.header[5])  # of a section that the file does not hold: as many zeros
+        for s in _sections(cubin)
+        if s.header[2] & _ALLOCATED or s.name.startswith(".nv.info")
+    }
     if not any(name.startswith(".text") for name in sections):
         raise ValueError("no code in this cubin")
     return sections

@@ -169,7 +169,7 @@ def _elementwise(job: Job) -> Launch:
     case, setup = job.case, job.setup
     if not case.elementwise:
         raise CaseError("arguments with dimensions need kernel(...); asm(...) and plain(...) compute elementwise")
-    computation = _computation(case, job.variant, setup)
+    computation = computation_of(case, job.variant, setup)
     carry = policies(case, job.variant).carry if setup.context == "loop" else None
     kernel = Elementwise(
         computation,
@@ -200,7 +200,8 @@ def _carried(case: Case, carry: Mapping[str, str]) -> tuple[int, ...]:
     return tuple(source.get(name, -1) for name in case.inputs)
 
 
-def _computation(case: Case, variant: Any, setup: Setup) -> InlineAsm | PlainFunction:
+def computation_of(case: Case, variant: Any, setup: Setup) -> InlineAsm | PlainFunction:
+    """What an elementwise kernel computes for a variant: its asm for a pack, or its function. Raises CaseError."""
     if isinstance(variant, AsmVariant):
         form = compiled_form(case, asm_form(case, variant, setup.pack))
         return InlineAsm(form.text, form.constraints, form.pack)

@@ -287,6 +287,11 @@ class Memo(Generic[T]):
             self._futures.move_to_end(key)
             return future, first
 
+    def clear(self) -> None:
+        """Forget all results. Computations that run go on, and are not shared any more."""
+        with self._lock:
+            self._futures.clear()
+
 
 @dataclass(frozen=True)
 class Lowered:

@@ -40,10 +40,9 @@ class NoDevice:
 
 @pytest.fixture(autouse=True)
 def no_device():
-    before = active._active
-    active._active = NoDevice()
+    active.set_active(NoDevice())
     yield
-    active._active = before
+    active.set_active(None)  # the default again
 
 
 def job(case, variant, **setup):

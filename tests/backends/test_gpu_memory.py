@@ -26,10 +26,9 @@ def host(monkeypatch):
         inputs["y"] = inputs["x"][::-1].copy()
         case = backend_cases.addition
         job = Job(case, "addition", PATH, "asm", case.variants["asm"], "sm_90a", Setup(shape=shape, **setup), inputs)
-        launch = launch_of(job)
         monkeypatch.setattr(gpu, "start", lambda job, launch, pointers: kernel(**pointers))
-        runs = [gpu._run(job, launch, inputs, pattern) for pattern in gpu.PATTERNS]
-        return inputs, runs[0].outputs["z"], gpu._findings(runs)
+        outcome = gpu.launched(job)
+        return inputs, outcome.outputs["z"], outcome.findings
 
     return run
 
@@ -189,9 +188,9 @@ def in_place(monkeypatch):
         launch = launch_of(job)
         assert [t.name for t in launch.tensors] == ["x_ptr", "d_ptr"]
         monkeypatch.setattr(gpu, "start", lambda job, launch, pointers: kernel(**pointers))
-        runs = [gpu._run(job, launch, inputs, pattern) for pattern in gpu.PATTERNS]
+        outcome = gpu.launched(job)
         np.testing.assert_array_equal(inputs["x_ptr"], np.arange(200))
-        return runs[0].outputs["x_ptr"].view(np.uint32), gpu._findings(runs)
+        return outcome.outputs["x_ptr"].view(np.uint32), outcome.findings
 
     return run
 

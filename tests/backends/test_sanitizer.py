@@ -97,7 +97,7 @@ def test_a_fault_without_a_source_line_is_a_finding():
 def test_a_finding_of_the_tool_makes_one_outcome_fail():
     """A stopped run counts as failed; earlier reports are not repeated."""
     tool = Sanitizer("memcheck")
-    (tool._folder / "17.log").write_text(MEMCHECK)
+    (tool.folder / "17.log").write_text(MEMCHECK)
     found = tool.with_findings(Outcome("error", "the process on the GPU aborted (SIGABRT)"))
     assert (found.status, found.words, found.findings, found.evidence) == ("ran", "", (LINE,), "hardware")
     clean = Outcome("ran", evidence="hardware")
@@ -108,7 +108,7 @@ def test_what_ran_before_the_tool_attached_is_an_error():
     """The tool says so once. It then lets the process run, unchecked, to its end."""
     tool, ran = Sanitizer("memcheck"), Outcome("ran", evidence="hardware")
     assert tool.with_findings(ran) == ran
-    (tool._folder / "18.log").write_text(LATE)
+    (tool.folder / "18.log").write_text(LATE)
     for _ in range(2):
         outcome = tool.with_findings(ran)
         assert (outcome.status, outcome.findings) == ("error", ())

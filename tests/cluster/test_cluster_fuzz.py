@@ -6,7 +6,6 @@ import pytest
 
 from ptxdiff.cluster.connect import ClusterError
 from ptxdiff.cluster.nodes import Needs, gpu
-from ptxdiff.fuzz import campaign
 from ptxdiff.fuzz.assemblers import assembler
 from ptxdiff.fuzz.campaign import ClusterFuzz, FuzzCampaign, digest_of_file, on_node, unfounded
 from ptxdiff.fuzz.judge import FuzzPlan, PtxasFault
@@ -95,9 +94,7 @@ def test_a_node_uses_the_drivers_assembler_or_none(tmp_path):
     copy = tmp_path / "ptxas"
     copy.write_text(Path(FLIPPING).read_text() + "\n# another\n")
     with pytest.raises(NoAssembler, match=r"this node lacks the file that the driver has at"):
-        campaign._found(plan().assemblers[0], digest_of_file(str(copy)), "sm_90a")
-    found = campaign._found(plan().assemblers[0], digest_of_file(FLIPPING), "sm_90a")
-    assert found == plan().assemblers[0]
+        list(on_node(plan(), {FLIPPING: digest_of_file(str(copy))}, 0, (), False))
 
 
 def test_a_node_without_the_gpu_runs_nothing(monkeypatch):

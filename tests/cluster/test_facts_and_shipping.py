@@ -17,11 +17,11 @@ from ptxdiff.cluster.nodes import (
     FILES_VARIABLE,
     NodeFacts,
     Nodes,
-    _node,
     difference,
     environment,
     gpu,
     here,
+    node_of,
 )
 from ptxdiff.processes.gpus import Gpu
 from ptxdiff.triton import builds
@@ -115,13 +115,11 @@ def test_a_node_uses_no_build_that_the_driver_lacks(build, tmp_path, monkeypatch
 
 
 def test_a_long_wait_for_a_head_prints_possible_reasons(capsys, monkeypatch):
-    monkeypatch.setattr(connect, "SILENCE", 0.01)
     monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
-    with connect._hint_if_slow("head:6379"):
+    with connect.hint_if_slow("head:6379", silence=0.01):
         time.sleep(0.3)
     assert "set RAY_AUTH_MODE=token" in capsys.readouterr().err
-    monkeypatch.setattr(connect, "SILENCE", 60.0)
-    with connect._hint_if_slow("head:6379"):
+    with connect.hint_if_slow("head:6379"):
         pass
     assert capsys.readouterr().err == ""
 
@@ -180,12 +178,12 @@ def test_a_node_that_never_answers_is_refused_with_the_time(monkeypatch):
 
 def test_a_head_that_listens_and_refuses_may_need_a_token():
     refused = ConnectionError("Failed to connect to Ray cluster at 1.2.3.4:6379")
-    assert "set RAY_AUTH_MODE=token" in connect._words("head:6379", refused, listens=True)
-    assert "no Ray cluster answers at head:6379" in connect._words("head:6379", refused)
+    assert "set RAY_AUTH_MODE=token" in connect.cannot_join("head:6379", refused, listens=True)
+    assert "no Ray cluster answers at head:6379" in connect.cannot_join("head:6379", refused)
 
 
 def test_a_node_has_the_targets_of_its_devices():
-    node = _node(listed(GPU=2.0, sm_90a=2.0), NodeFacts("host", MINE, (device("sm_90a"), device("sm_90a", 1))), MINE)
+    node = node_of(listed(GPU=2.0, sm_90a=2.0), NodeFacts("host", MINE, (device("sm_90a"), device("sm_90a", 1))), MINE)
     assert (node.refused, node.targets) == ("", ("sm_90a",))
     assert node.serves(gpu("sm_90a", alone=True))
     assert not node.serves(gpu("sm_80"))
@@ -203,7 +201,7 @@ def test_a_node_has_the_targets_of_its_devices():
     ],
 )
 def test_a_node_with_other_facts_or_gpus_gets_no_such_work(resources, answer, refused, remark):
-    node = _node(listed(**resources), answer, MINE)
+    node = node_of(listed(**resources), answer, MINE)
     assert refused in node.refused
     assert bool(refused) == bool(node.refused)
     assert remark in node.remark
@@ -211,7 +209,7 @@ def test_a_node_with_other_facts_or_gpus_gets_no_such_work(resources, answer, re
 
 
 def test_gpus_that_ray_does_not_list_are_not_used():
-    node = _node(listed(), NodeFacts("host", MINE, (device("sm_80"),)), MINE)
+    node = node_of(listed(), NodeFacts("host", MINE, (device("sm_80"),)), MINE)
     assert not node.serves(gpu("sm_80"))
 
 
@@ -271,20 +269,20 @@ def test_the_drivers_folder_is_used_where_it_holds_the_same_files(tmp_path, monk
 
 def test_reasons_of_ray_become_words():
     from ptxdiff.cluster.nodes import Nodes
-    from ptxdiff.cluster.tasks import _REASONS, OtherEnvironment, Tasks
+    from ptxdiff.cluster.tasks import REASONS, OtherEnvironment, Tasks
 
-    kinds = {name: type(name, (Exception,), {}) for name in _REASONS}
+    kinds = {name: type(name, (Exception,), {}) for name in REASONS}
     fake = SimpleNamespace(
         exceptions=SimpleNamespace(**kinds), remote=lambda **_: lambda f: f, put=lambda value: value, nodes=list
     )
     nodes = Nodes(fake, MINE)
-    nodes.known["n"] = _node(listed(), NodeFacts("host", MINE), MINE)
+    nodes.known["n"] = node_of(listed(), NodeFacts("host", MINE), MINE)
     tasks = Tasks(fake, nodes)
-    for name, (words, blamed) in _REASONS.items():
-        lost = tasks._why(None, kinds[name]())
+    for name, (words, blamed) in REASONS.items():
+        lost = tasks.given_up(None, kinds[name]())
         assert (lost.words, lost.blamed, lost.raised) == (words, blamed, False)
-    raised = tasks._why(None, ValueError("no such thing"))
+    raised = tasks.given_up(None, ValueError("no such thing"))
     assert (raised.words, raised.raised) == ("ValueError: no such thing", True)
-    other = tasks._why(None, OtherEnvironment("n", "torch is 1.0"))
+    other = tasks.given_up(None, OtherEnvironment("n", "torch is 1.0"))
     assert (other.words, other.raised) == ("torch is 1.0", False)
     assert nodes.known["n"].refused == "torch is 1.0"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ptxdiff.cli import main
-from ptxdiff.comparing.files import _same_inputs
+from ptxdiff.comparing.files import require_same_inputs
 from ptxdiff.model.variants import CaseError
 from ptxdiff.records import Key
 from tests.support.comparing.kernels import BODY, CASE, HEADER, kernel
@@ -190,9 +190,9 @@ def test_wrong_options_for_two_files_are_errors(compare, words, why):
 def test_files_that_would_run_on_different_inputs_are_refused():
     one, other = Key("c", "a", "sm_90a", "emulator", shape="64"), Key("c", "b", "sm_90a", "emulator", shape="65")
     with pytest.raises(CaseError, match=r"different inputs: .*64.*65"):
-        _same_inputs([(one, None)], [(other, None)])
+        require_same_inputs([(one, None)], [(other, None)])
     with pytest.raises(CaseError, match="different inputs"):
-        _same_inputs([(one, None)], [])
+        require_same_inputs([(one, None)], [])
 
 
 def test_the_kernels_of_nvcc_and_triton_for_one_case(tmp_path, capsys):

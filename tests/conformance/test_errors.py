@@ -62,7 +62,9 @@ def test_errors_of_the_ledger_belong_to_measured_definitions():
         if entry.errors:
             assert entry.status == ledger.CONFIRMED, form
             assert errors.measurable(form), form
-            assert [m["measure"] for m in entry.errors["largest"]] == [errors._words(m) for m in errors._measures(form)]
+            assert [m["measure"] for m in entry.errors["largest"]] == [
+                errors.words_of(m) for m in errors.measures_of(form)
+            ]
 
 
 def test_a_ledger_takes_errors_of_the_definition_it_measured():

@@ -42,7 +42,7 @@ def test_the_arithmetic_is_the_definition_s(form: str) -> None:
     with group_rounds.loaded(device, kernel, operands) as rounds:
         expected = group_products.computed(kernel, moved)
         device.upload(rounds.places["d"], expected)
-        assert group_rounds._right(rounds.check(rolls, tiles), kernel).all()
+        assert group_rounds.right_tiles(rounds.check(rolls, tiles), kernel).all()
         device.upload(rounds.places["d"], expected ^ np.uint32(0x00010001))
         assert not rounds.check(rolls, tiles).any()
     assert not device.memory

@@ -35,7 +35,7 @@ def test_a_device_that_agrees() -> None:
 
 def test_every_a_meets_every_b_of_its_kind() -> None:
     turns = 16
-    pairs = {tuple(group_rounds._rolls(n, turns)[:2]) for n in range(turns * turns)}
+    pairs = {tuple(group_rounds.rolls_of_turn(n, turns)[:2]) for n in range(turns * turns)}
     assert len(pairs) == turns * turns
     assert {x for pair in pairs for x in pair} == {KINDS * n for n in range(turns)}
 

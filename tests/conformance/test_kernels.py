@@ -138,4 +138,4 @@ def test_a_refusal_of_ptxas_names_the_snippet(assembler):
 
 @pytest.mark.parametrize(("major", "minor", "ptx"), [(12, 4, "8.4"), (12, 8, "8.7"), (12, 9, "8.8"), (13, 4, "9.4")])
 def test_the_ptx_version_of_an_assembler(major, minor, ptx):
-    assert kernels._ptx_version(major, minor) == ptx
+    assert kernels.ptx_version(major, minor) == ptx

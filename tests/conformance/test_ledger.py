@@ -1,6 +1,7 @@
 """The committed ledger, entries made from measurements, and which changes end an entry's confirmation."""
 
 import ast
+import contextlib
 import json
 from datetime import date
 
@@ -16,16 +17,10 @@ RUN = Campaign("A GPU", "sm_90a", "1.2", "12.9", "2026-01-02")
 
 
 @pytest.fixture
-def known(monkeypatch):
+def known():
     """A function that makes a ledger with the given entries the one that evidence uses."""
-
-    def use(*entries):
-        book = Ledger({"1": RUN}, {e.form: e for e in entries})
-        monkeypatch.setattr(ledger, "_committed", lambda: book)
-        ledger._confirmed.cache_clear()
-
-    yield use
-    ledger._confirmed.cache_clear()
+    with contextlib.ExitStack() as stack:
+        yield lambda *entries: stack.enter_context(ledger.using(Ledger({"1": RUN}, {e.form: e for e in entries})))
 
 
 def confirmed(form):
@@ -131,7 +126,7 @@ def test_a_changed_definition_is_no_longer_confirmed(known):
 
     known(Entry("add.rn.f32", ledger.CONFIRMED, "1", inputs=5, definition="00000000"))
     assert evidence_of(("add.rn.f32",), (), "sm_80") == "specification"
-    entry = ledger.current(ledger._committed())["add.rn.f32"]
+    entry = ledger.current()["add.rn.f32"]
     assert entry.status == ledger.UNCONFIRMED
     assert "changed" in entry.why
 
@@ -140,21 +135,30 @@ def test_digest_follows_code_and_constants_and_nothing_else():
     assert ledger.digest("add.rn.f32") != ledger.digest("add.rz.f32")
     assert ledger.digest("add.rn.f32") == ledger.digest("add.f32"), "the same code with the same constants"
 
-    def one(a):
-        """Twice."""
-        return 2 * a  # a comment
+    def commented():
+        def one(a):
+            """Twice."""
+            return 2 * a  # a comment
 
-    def two(a):
-        return 2 * a
+        return one
 
-    def other(a):
-        return 3 * a
+    def bare():
+        def one(a):
+            return 2 * a
 
-    two.__name__ = two.__qualname__ = other.__qualname__ = "one"
-    one.__qualname__ = "one"
-    texts = [ledger._plain(f, ast.unparse) for f in (one, two, other)]
-    assert texts[0].replace("one", "two") == texts[1]
-    assert texts[0].replace("one", "other") != texts[2]
+        return one
+
+    def other():
+        def one(a):
+            return 3 * a
+
+        return one
+
+    made = [make() for make in (commented, bare, other)]
+    for function in made:
+        function.__qualname__ = "one"
+    digests = [ledger.code_digest(function) for function in made]
+    assert digests[0] == digests[1] != digests[2]
 
 
 def test_a_digest_follows_every_function_that_a_definition_calls(monkeypatch):

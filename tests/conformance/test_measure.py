@@ -81,7 +81,7 @@ def test_packed_numbers_are_read_for_the_measure_of_a_bound():
     (snippet,) = forms.snippets("tanh.approx.bf16x2")
     words = np.array([0xC0003F80, 0x00017F80], np.uint32)
     expected = np.array([1.0, np.nan, -2.0, 2.0**-133])
-    np.testing.assert_array_equal(measure._values(words, snippet.inputs[0]), expected)
+    np.testing.assert_array_equal(measure.values_of(words, snippet.inputs[0]), expected)
 
 
 def test_all_inputs_are_tried_where_they_are_few():

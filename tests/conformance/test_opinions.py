@@ -270,17 +270,17 @@ def test_only_forms_without_hardware_take_opinions() -> None:
     assert entries["add.f32"] == book.entries["add.f32"]
 
 
-def test_opinions_on_more_inputs_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_opinions_on_more_inputs_are_kept() -> None:
     """Opinions on fewer inputs are replaced, and opinions on a definition that has changed."""
     forms = {"cvt.rn.satfinite.e2m1x2.f32": 5, "cvt.rn.satfinite.e2m1x2.f16x2": 9, "cvt.rn.satfinite.e2m3x2.f32": 9}
     book = ledger.with_opinions(ledger.read(), {form: {EXACT: count} for form, count in forms.items()})
     changed = "cvt.rn.satfinite.e2m3x2.f32"
     book = ledger.Ledger(book.runs, {**book.entries, changed: replace(book.entries[changed], definition="00000000")})
-    monkeypatch.setattr(ledger, "_committed", lambda: book)
     found = {form: Verdict() for form in forms}
     for verdict in found.values():
         verdict.agreed[EXACT] = 7
-    assert set(opinions.more(found)) == {"cvt.rn.satfinite.e2m1x2.f32", changed}
+    with ledger.using(book):
+        assert set(opinions.more(found)) == {"cvt.rn.satfinite.e2m1x2.f32", changed}
 
 
 def test_opinions_on_another_definition_do_not_count() -> None:

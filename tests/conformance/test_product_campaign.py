@@ -223,9 +223,9 @@ def test_each_process_has_a_core_and_a_gpu(monkeypatch: pytest.MonkeyPatch) -> N
     listed = (gpu("0", "A", "sm_90a"), gpu("1", "B", "sm_120a"), gpu("2", "A", "sm_90a"), gpu("3", "C", "sm_90a"))
     monkeypatch.setattr(product_campaign, "gpus", lambda: listed)
     monkeypatch.setattr(product_campaign, "_cores", lambda: [4, 5])
-    assert product_campaign._places(3, "sm_90a") == [(4, "0"), (5, "2"), (4, "0")]
+    assert product_campaign.places_of_workers(3, "sm_90a") == [(4, "0"), (5, "2"), (4, "0")]
     monkeypatch.setattr(product_campaign, "gpus", lambda: ())
-    assert product_campaign._places(1, "sm_90a") == [(4, None)]
+    assert product_campaign.places_of_workers(1, "sm_90a") == [(4, None)]
 
 
 def test_forms_that_remain() -> None:

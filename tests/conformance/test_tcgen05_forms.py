@@ -27,14 +27,12 @@ def test_every_form_has_a_line_and_none_is_confirmed() -> None:
     assert {PLAIN, SHIFTED} <= set(ledger.bounds_of())
 
 
-def test_a_line_without_the_present_definition_confirms_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_without_the_present_definition_confirms_nothing() -> None:
     claimed = ledger.Entry(PLAIN, ledger.CONFIRMED, "1", inputs=5)
     book = ledger.Ledger({"1": ledger.Campaign("A GPU", "sm_90a", "1", "1", "2026-01-01")}, {PLAIN: claimed})
-    monkeypatch.setattr(ledger, "_committed", lambda: book)
-    ledger._confirmed.cache_clear()
-    assert not ledger.confirmed([PLAIN])
-    assert ledger.current(book)[PLAIN].status == ledger.UNCONFIRMED
-    ledger._confirmed.cache_clear()
+    with ledger.using(book):
+        assert not ledger.confirmed([PLAIN])
+        assert ledger.current()[PLAIN].status == ledger.UNCONFIRMED
 
 
 @pytest.mark.parametrize(("device", "status"), [(H200, ledger.SPECIFICATION), (B200, ledger.UNCONFIRMED)])

@@ -49,8 +49,8 @@ def test_one_wrong_bit_is_reported_with_its_place_and_changes_the_digest(bit: st
     """The place is the pair of c that begins with 0x5554, of b 2 alone."""
     digest, report = _ran(0x3C00, PLANTED.replace("BIT", bit))
     assert report[0] == 1
-    assert "0x5554/0x5555" in triples._place(report[1])
-    assert triples._place(report[1]).startswith("a 0x3c00")
+    assert "0x5554/0x5555" in triples.place(report[1])
+    assert triples.place(report[1]).startswith("a 0x3c00")
     assert digest != _ran(0x3C00)[0]
 
 

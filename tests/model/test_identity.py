@@ -314,7 +314,7 @@ def test_what_a_function_imports_when_it_runs_counts(tmp_path, monkeypatch, line
         monkeypatch.syspath_prepend(str(tmp_path))
         monkeypatch.delitem(sys.modules, name, raising=False)
         importlib.invalidate_caches()
-        identity_source._sources.clear()
+        identity_source.forget()
         sys.dont_write_bytecode, kept = True, sys.dont_write_bytecode
         found += [digest_with_code(space["ref"]), digest_with_code(space["ref"])]
         sys.dont_write_bytecode = kept

@@ -74,7 +74,7 @@ def test_a_compiled_module_counts_with_its_contents(folder):
     assert digest_with_code(module.f) == before
     with copy.open("ab") as file:
         file.write(b"built again")
-    source._sources.clear()
+    source.forget()
     assert digest_with_code(module.f) != before
     assert set(imported_texts(folder / "case.py")) == {str(copy)}
 

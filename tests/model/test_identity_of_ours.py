@@ -50,5 +50,5 @@ def test_a_folder_without_modules_is_an_error(tmp_path, monkeypatch):
 
 
 def test_the_walk_of_functions_ends_at_the_harness():
-    assert Path(code._HARNESS) == Path(definition.__file__).parents[2]
-    assert (Path(code._HARNESS) / "emulator").is_dir()
+    assert Path(code.HARNESS) == Path(definition.__file__).parents[2]
+    assert (Path(code.HARNESS) / "emulator").is_dir()

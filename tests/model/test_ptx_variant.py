@@ -9,7 +9,7 @@ import pytest
 
 from ptxdiff import Case, ptx
 from ptxdiff.backends.assembler import AssemblerBackend
-from ptxdiff.backends.driver import DriverError, _checked
+from ptxdiff.backends.driver import DriverError, checked
 from ptxdiff.backends.emulator import EmulatorBackend
 from ptxdiff.cli.list import instructions
 from ptxdiff.jobs import Job, Setup
@@ -143,9 +143,9 @@ def test_parameters_are_packed_as_the_driver_expects_them():
 
 
 def test_a_status_of_the_driver_is_an_error_in_words():
-    assert _checked("cuLaunchKernel", (0, 7)) == [7]
+    assert checked("cuLaunchKernel", (0, 7)) == [7]
     with pytest.raises(DriverError, match="cuLaunchKernel: 719"):
-        _checked("cuLaunchKernel", (719,))
+        checked("cuLaunchKernel", (719,))
 
 
 def test_a_variant_has_no_field_that_its_definition_leaves_out():

@@ -183,8 +183,8 @@ def test_a_changed_definition_reference_policy_or_domain_asks_again(monkeypatch:
     inside = Domain("a is below b", lambda v: v["a"] < v["b"])
     narrow = prove(case(swap, where=inside), "it", "sm_90a")
     assert narrow.verdict == "not settled"
-    right = definitions._INTEGER[__import__("ast").BitAnd]
-    monkeypatch.setitem(definitions._INTEGER, __import__("ast").BitAnd, lambda a, b: t.not_(right(a, b)))
+    right = definitions.INTEGER[__import__("ast").BitAnd]
+    monkeypatch.setitem(definitions.INTEGER, __import__("ast").BitAnd, lambda a, b: t.not_(right(a, b)))
     assert prove(case(swap), "it", "sm_90a").verdict == "not settled"
 
 
@@ -206,6 +206,12 @@ def test_equal_questions_have_equal_texts() -> None:
 # Products and quotients by constants, of a solver that takes words as integers.
 
 
+BUILD = {
+    "and": t.and_, "or": t.or_, "xor": t.xor, "add": t.add, "mul": t.mul, "lshr": t.lshr, "ashr": t.ashr,
+    "udiv": t.udiv, "urem": t.urem,
+}  # fmt: skip
+
+
 def small_term(rng: random.Random, depth: int, width: int) -> t.Term:
     if depth == 0:
         constant = t.const(rng.choice([1, 2, 3, 7, t.ones(width), rng.getrandbits(width)]), width)
@@ -224,7 +230,7 @@ def small_term(rng: random.Random, depth: int, width: int) -> t.Term:
         other = t.const(rng.randrange(width + 2), width)
     if kind in ("udiv", "urem"):
         other = t.const(rng.choice([3, 5, 7]), width)
-    return t._BUILD[kind](one, other)
+    return BUILD[kind](one, other)
 
 
 def test_the_solver_of_integers_never_refutes_what_holds_for_some_input() -> None:

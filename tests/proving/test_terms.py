@@ -11,12 +11,15 @@ import pytest
 
 pytest.importorskip("torch")
 
+from ptxdiff.emulator import isa
 from ptxdiff.emulator.isa.forms import Bound, Form, find
 from ptxdiff.proving import definitions, doubles, summaries
 from ptxdiff.proving import terms as t
 from ptxdiff.proving.terms import NotModelled
 from tests.support.emulator.isa.defined_forms import EDGES, SCALAR_FORMS, ends, functions, operands_of
 from tests.support.sampling import spread
+
+isa.load()
 
 MODELLED = [f for f in SCALAR_FORMS if not f.approximate]
 MANTISSA = {16: 10, 32: 23, 64: 52}
@@ -164,7 +167,7 @@ _narrowed, _widened, _less, _from, _integral = (
     doubles.narrowed, doubles.widened, doubles.less, doubles.from_integer, doubles.integral,
 )  # fmt: skip
 _OF = dict(summaries.OF_DEFINITIONS)
-_HELPERS = dict(definitions._HELPERS)
+RIGHT = dict(definitions.HELPERS)
 
 
 def _of(name: str) -> Any:
@@ -191,10 +194,10 @@ FAULTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], str]] = {
         "cvt.rni.f32.f32",
     ),
     "an upper half of a product that is signed": (
-        _plant(definitions._HELPERS, "high64", lambda a, b: t.const(0, 64)), "mul.hi.u64",
+        _plant(definitions.HELPERS, "high64", lambda a, b: t.const(0, 64)), "mul.hi.u64",
     ),
     "a count of leading zeros of one bit less": (
-        _plant(definitions._HELPERS, "clz64", lambda a: t.sub(_HELPERS["clz64"](a), t.const(1, 64))), "clz.b64",
+        _plant(definitions.HELPERS, "clz64", lambda a: t.sub(RIGHT["clz64"](a), t.const(1, 64))), "clz.b64",
     ),
     "a clamp that keeps NaN": (
         _plant(summaries.OF_DEFINITIONS, _of("add_f32"), lambda *a: _OF[_of("add_f32")](*a[:-1], t.const(0, 64))),
@@ -205,7 +208,7 @@ FAULTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], str]] = {
                lambda a, b, rnd, ftz, sat: _OF[_of("mul_f32")](a, b, rnd, t.const(0, 64), sat)),
         "mul.ftz.f32",
     ),
-    "a sum without its carry": (_plant(definitions._INTEGER, ast.Add, t.xor), "add.u32"),
+    "a sum without its carry": (_plant(definitions.INTEGER, ast.Add, t.xor), "add.u32"),
 }  # fmt: skip
 
 
@@ -218,6 +221,12 @@ def test_a_planted_fault_is_found(name: str, monkeypatch: pytest.MonkeyPatch) ->
 
 
 # Simplification keeps values.
+
+
+BUILD = {
+    "and": t.and_, "or": t.or_, "xor": t.xor, "add": t.add, "mul": t.mul, "shl": t.shl, "lshr": t.lshr, "ashr": t.ashr,
+    "udiv": t.udiv,
+}  # fmt: skip
 
 
 def _random_term(rng: random.Random, depth: int, width: int) -> t.Term:
@@ -237,7 +246,7 @@ def _random_term(rng: random.Random, depth: int, width: int) -> t.Term:
         return t.zext(part, width) if kind == "part" else t.sext(part, width)
     if kind in ("shl", "lshr", "ashr"):
         other = t.const(rng.randrange(width + 2), width)
-    return t._BUILD[kind](one, other)
+    return BUILD[kind](one, other)
 
 
 def _plainly(term: t.Term, numbers: dict[str, int]) -> int:

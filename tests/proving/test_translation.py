@@ -235,8 +235,8 @@ def test_nothing_stored_is_nothing_proved() -> None:
 
 
 def test_no_thread_is_nothing_proved(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert translation._possible([t.ult(t.variable("ctaid.x", 4), t.variable("nctaid.x", 4))])
-    assert not translation._possible([t.ult(t.variable("ctaid.x", 4), t.variable("ctaid.y", 4))])
+    assert translation.possible([t.ult(t.variable("ctaid.x", 4), t.variable("nctaid.x", 4))])
+    assert not translation.possible([t.ult(t.variable("ctaid.x", 4), t.variable("ctaid.y", 4))])
 
 
 CASE = """

@@ -166,7 +166,7 @@ def test_wrong_terms_are_an_internal_error_that_names_the_definition(monkeypatch
     """A counterexample that the emulator does not confirm never accuses a variant."""
     from ptxdiff.proving import definitions
 
-    monkeypatch.setitem(definitions._INTEGER, __import__("ast").Add, lambda a, b: t.add(t.add(a, b), t.const(1, 64)))
+    monkeypatch.setitem(definitions.INTEGER, __import__("ast").Add, lambda a, b: t.add(t.add(a, b), t.const(1, 64)))
     with pytest.raises(TermFault, match=r"add.u32 of .* by its definition"):
         prove(two_words("add.u32 $0, $1, $2;"), "it", "sm_90a")
 

@@ -130,7 +130,7 @@ def project(run_cases, pytester, monkeypatch):
         importlib.invalidate_caches()
         from ptxdiff.model.identity import source
 
-        source._sources.clear()
+        source.forget()
         file = next((a.partition("=")[2] for a in arguments if a.startswith("--ptx-records=")), "")
         if not file:
             file = f"{next(numbers)}.jsonl"

@@ -123,7 +123,7 @@ class _Here(DiskCache):
 def _forget():
     """Forget what this process has found, as in a new process."""
     builds.give([("another", sys.executable)])
-    compile._memo._futures.clear()
+    compile.forget()
     for shared in pool._shared.values():
         shared.close()
 

@@ -90,7 +90,7 @@ def run(request, run_cases, pytester, monkeypatch):
         for known in [n for n in sys.modules if n.startswith(("hidden_", "ptxdiff_folder_", "conftest"))]:
             del sys.modules[known]
         importlib.invalidate_caches()
-        source._sources.clear()
+        source.forget()
         monkeypatch.setattr("ptxdiff.running.carry_over._NONCE", os.urandom(4).hex())
         text = CASE.format(name=name, before=before.replace("6", reference), number=number_in_code, asm=asm)
         return run_cases(*arguments, c=text).stdout.str()

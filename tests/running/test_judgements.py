@@ -39,7 +39,7 @@ def test_a_judgement_is_cached_and_returned_as_a_copy():
     assert second.passed
     assert not second.notes
     assert not second.classes
-    assert len(judged._found) == 1
+    assert len(judged) == 1
 
 
 def test_everything_that_decides_the_verdict_is_in_the_key():
@@ -70,7 +70,7 @@ def test_the_number_of_cached_judgements_is_limited():
     for first in range(4):
         x = np.arange(first, first + 8, dtype=np.uint8)
         assert judged(case, variant, policies(case, variant), {"x": x}, {"y": x ^ 6}, 1).passed
-    assert len(judged._found) == 2
+    assert len(judged) == 2
 
 
 def test_kept_judgements_hold_few_of_the_codes_that_were_compared():

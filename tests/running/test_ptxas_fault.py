@@ -279,7 +279,7 @@ def test_bits_that_are_not_repeated_are_not_blamed_on_the_assembler(backend, tri
         def run(self, job):
             outcome = honest(job)
             (tmp_path / "once").touch()
-            assembling._memo._futures.clear()
+            assembling.forget()
             return outcome
 
     found = tried(Once(), "right", planted(action))

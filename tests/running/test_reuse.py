@@ -154,17 +154,14 @@ def machine_runs(runs, monkeypatch):
 
     if words := create("sass").unavailable("sm_90a"):
         pytest.skip(words)
-    caches = (taught._contents, taught._taught, taught._moves)
 
     def run(*arguments: str):
-        for cached in caches:
-            cached.cache_clear()
+        taught.forget()
         return runs(*SASS, *arguments, case=MACHINE)
 
     yield run
     monkeypatch.undo()
-    for cached in caches:
-        cached.cache_clear()
+    taught.forget()
 
 
 def test_results_of_machine_code_are_reused(machine_runs):

@@ -3,7 +3,7 @@
 import pytest
 
 from ptxdiff.cli import UsageError
-from ptxdiff.cli.sweep import _places, _target
+from ptxdiff.cli.sweep import default_target, places_of
 from ptxdiff.processes.gpus import Gpu
 
 HOST = tuple(Gpu(visible, "", visible, target, 0) for visible, target in
@@ -12,15 +12,15 @@ HOST = tuple(Gpu(visible, "", visible, target, 0) for visible, target in
 
 def test_a_sweep_uses_every_gpu_of_its_target(monkeypatch):
     monkeypatch.setattr("ptxdiff.processes.gpus.gpus", lambda: HOST)
-    assert _target("gpu", None) == "sm_90a"
-    assert _places("sm_90a") == [HOST[0], HOST[2]]
-    assert _places("sm_80") == [HOST[1]]
+    assert default_target("gpu", None) == "sm_90a"
+    assert places_of("sm_90a") == [HOST[0], HOST[2]]
+    assert places_of("sm_80") == [HOST[1]]
     with pytest.raises(UsageError, match="--target sm_100a: no GPU here has this target; present: sm_90a, sm_80"):
-        _places("sm_100a")
+        places_of("sm_100a")
 
 
 def test_without_a_gpu_the_emulator_is_named(monkeypatch):
     monkeypatch.setattr("ptxdiff.processes.gpus.gpus", lambda: ())
-    assert _target("emulator", None) == "sm_90a"
+    assert default_target("emulator", None) == "sm_90a"
     with pytest.raises(UsageError, match="--backend emulator"):
-        _target("gpu", None)
+        default_target("gpu", None)

@@ -28,7 +28,7 @@ from ptxdiff.timing.in_registers import (
     records_of,
     sampled,
 )
-from ptxdiff.triton.launch import _computation
+from ptxdiff.triton.launch import computation_of
 from ptxdiff.triton.targets import tool
 
 CASES = Path(__file__).parents[2] / "cases"
@@ -90,7 +90,7 @@ def test_applications_that_the_compiler_merged_moved_or_dropped_are_detected(two
 
 def compiled(case, variant, unroll, **more):
     loaded = next(c for c in load(CASES / f"{case}.py") if c.attribute == "case")
-    computation = _computation(loaded.case, loaded.case.variants[variant], Setup())
+    computation = computation_of(loaded.case, loaded.case.variants[variant], Setup())
     return assembled(
         Repeated(computation, ("fp32",), ("fp32",), 32, 1, unroll, **more), "sm_90a", str(tool("nvdisasm"))
     )

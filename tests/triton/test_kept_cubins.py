@@ -9,7 +9,7 @@ import pytest
 from ptxdiff.triton import assemble as assembling
 from ptxdiff.triton.assemble import Assembly, assemble
 from ptxdiff.triton.diagnostics import Refusal
-from ptxdiff.triton.spec import Compilation, FunctionRef, KernelSpec, Memo, Tool
+from ptxdiff.triton.spec import Compilation, FunctionRef, KernelSpec, Tool
 
 
 @pytest.fixture
@@ -30,15 +30,15 @@ def made(monkeypatch, tmp_path):
     return Compilation(spec, "ptx", "k", 0, 4, Tool(str(ptxas), "1")), found
 
 
-def run(compilation: Compilation, monkeypatch) -> object:
+def run(compilation: Compilation) -> object:
     """Assemble as in a new process."""
-    monkeypatch.setattr(assembling, "_memo", Memo(16))
+    assembling.forget()
     return assemble(compilation)
 
 
-def test_the_second_run_assembles_nothing(made, monkeypatch):
+def test_the_second_run_assembles_nothing(made):
     compilation, found = made
-    assert run(compilation, monkeypatch) == run(compilation, monkeypatch)
+    assert run(compilation) == run(compilation)
     assert len(found) == 1
 
 
@@ -51,33 +51,33 @@ def test_a_change_of_anything_that_decides_the_code_is_assembled_anew(made, monk
         dataclasses.replace(compilation, spec=dataclasses.replace(spec, enable_fp_fusion=True)),
         dataclasses.replace(compilation, ptxas=dataclasses.replace(compilation.ptxas, version="2")),
     ]
-    first = [run(c, monkeypatch) for c in (compilation, *others)]
+    first = [run(c) for c in (compilation, *others)]
     assert len(found) == 5
-    assert [run(c, monkeypatch) for c in (compilation, *others)] == first
+    assert [run(c) for c in (compilation, *others)] == first
     assert len(found) == 5
     with open(compilation.ptxas.path, "w") as file:  # another assembler with the same name and version
         file.write("22")
-    run(compilation, monkeypatch)
+    run(compilation)
     monkeypatch.setattr(assembling, "harness", lambda: "another")
-    run(compilation, monkeypatch)
+    run(compilation)
     assert len(found) == 7
 
 
-def test_refusals_are_not_stored(made, monkeypatch):
+def test_refusals_are_not_stored(made):
     compilation, found = made
     wrong = dataclasses.replace(compilation, ptx="wrong")
-    assert isinstance(run(wrong, monkeypatch), Refusal)
-    assert isinstance(run(wrong, monkeypatch), Refusal)
+    assert isinstance(run(wrong), Refusal)
+    assert isinstance(run(wrong), Refusal)
     assert len(found) == 2
 
 
 def test_a_damaged_entry_is_assembled_again(made, monkeypatch, tmp_path):
     compilation, found = made
-    first = run(compilation, monkeypatch)
+    first = run(compilation)
     (entry,) = (tmp_path / "cache" / "cubin").iterdir()
     whole = entry.read_bytes()
     for damaged in (b"", whole[:40], whole[:-1] + bytes([whole[-1] ^ 1])):
         entry.write_bytes(damaged)
-        assert run(compilation, monkeypatch) == first
+        assert run(compilation) == first
         assert entry.read_bytes() == whole
     assert len(found) == 4

@@ -18,7 +18,7 @@ from ptxdiff.triton.compile import compile_kernel
 from ptxdiff.triton.diagnostics import Refusal
 from ptxdiff.triton.elementwise import Elementwise, InlineAsm, PlainFunction
 from ptxdiff.triton.ptx_text import marked
-from ptxdiff.triton.spec import FunctionRef, KernelSpec, Memo
+from ptxdiff.triton.spec import FunctionRef, KernelSpec
 from tests.triton import sample_kernels
 
 BACKEND = nvidia.CUDABackend
@@ -175,7 +175,7 @@ def test_output_of_the_compiler_is_repeated_for_each_kernel(monkeypatch, first):
     """`=r,n` prints an error, drops the asm and gives PTX, so that the second kernel must be refused as well."""
     pool = Pool(1)
     monkeypatch.setattr(compiling, "shared_pool", lambda *of: pool)
-    monkeypatch.setattr(compiling, "_memo", Memo(16))
+    compiling.forget()
     monkeypatch.setenv("PTXDIFF_CACHE_DIR", "")
     kernel = Elementwise(InlineAsm("mov.b32 $0, $1;", "=r,n"), ("fp32",), ("fp32",), (100,))
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import re
 import sys
 from concurrent.futures import Future
 from pathlib import Path
@@ -19,7 +20,7 @@ from ptxdiff.processes.worker import Reply
 from ptxdiff.triton import builds, compile
 from ptxdiff.triton import compile as compiling
 from ptxdiff.triton.compile import identity_of
-from ptxdiff.triton.spec import Compilation, FunctionRef, KernelSpec, Lowered, Memo
+from ptxdiff.triton.spec import Compilation, FunctionRef, KernelSpec, Lowered
 
 HELPER = """
 import triton
@@ -59,7 +60,7 @@ def written(tmp_path, monkeypatch):
         sys.modules.pop(name, None)
         importlib.invalidate_caches()
         compile.installation.cache_clear()
-        source._sources.clear()
+        source.forget()
         return FunctionRef.of(execute_file(path, f"{name}_kernels").kernel)
 
     return write
@@ -98,7 +99,7 @@ def pretended(spec: KernelSpec) -> Lowered:
 
 def compiled(spec: KernelSpec, monkeypatch) -> Compilation:
     """Compile as in a new process."""
-    monkeypatch.setattr(compiling, "_memo", Memo(16))
+    compiling.forget()
     found = compiling.compile_kernel(spec)
     assert isinstance(found, Compilation)
     return found
@@ -213,7 +214,7 @@ def test_an_entry_of_another_form_counts_as_missing(written, monkeypatch):
 
 def test_a_refusal_is_not_stored(written, requested, monkeypatch):
     monkeypatch.setattr(compiling, "from_outcome", lambda outcome: compiling.Refusal("error", "today"))
-    monkeypatch.setattr(compiling, "_memo", Memo(16))
+    compiling.forget()
     spec = spec_of(written())
     assert isinstance(compiling.compile_kernel(spec), compiling.Refusal)
     assert compile.find(identity_of(spec)) is None
@@ -226,4 +227,6 @@ def test_the_stored_ptx_is_tritons(written, monkeypatch):
     found = compile.find(identity_of(spec))
     assert found is not None
     assert found[0].ptx == first.ptx == compiled(spec, monkeypatch).ptx
-    assert [Path(name).name for name in compile._FILE.findall(first.ptx)].count("kernels.py") == 1
+    assert [Path(name).name for name in re.findall(r'^\s*\.file\s+\d+\s+"([^"]+)"', first.ptx, re.M)].count(
+        "kernels.py"
+    ) == 1

@@ -5,7 +5,7 @@ import pytest
 from ptxdiff.processes.pool import Pool
 from ptxdiff.triton import compile as compiling
 from ptxdiff.triton.compile import compile_kernel
-from ptxdiff.triton.spec import Compilation, FunctionRef, Memo, Parameters, PointerType, specialise
+from ptxdiff.triton.spec import Compilation, FunctionRef, Parameters, PointerType, specialise
 from tests.support import small_kernels
 
 
@@ -31,7 +31,7 @@ def anew(monkeypatch, tmp_path):
 
     monkeypatch.setenv("PTXDIFF_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(compiling, "shared_pool", pool)
-    monkeypatch.setattr(compiling, "_memo", Memo(16))
+    compiling.forget()
     yield pools
     for made in pools.values():
         made.close()

@@ -34,10 +34,10 @@ from ptxdiff.model.identity.source import byte_code, file_text, imports_in, name
 
 _LIBRARIES = tuple({str(Path(p).resolve()) for n, p in sysconfig.get_paths().items() if n in ("stdlib", "platstdlib")})
 _PACKAGES = tuple({str(Path(p).resolve()) for n, p in sysconfig.get_paths().items() if n in ("purelib", "platlib")})
-_HARNESS = str(PACKAGE)
+HARNESS = str(PACKAGE)
 _REFERENCES = "ptxdiff.references"
 _IN_PACKAGES = tuple(f"{folder}/" for folder in _PACKAGES)
-_IN_LIBRARIES = tuple(f"{folder}/" for folder in (*_LIBRARIES, _HARNESS))
+_IN_LIBRARIES = tuple(f"{folder}/" for folder in (*_LIBRARIES, HARNESS))
 _BY_VERSION = ("ptxdiff", "numpy", "torch", "triton", "numba", "ml_dtypes", "scipy", "mpmath")
 
 # Names with which code accesses other names indirectly: in any module, and in its own. The whole module then counts.

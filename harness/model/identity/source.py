@@ -21,6 +21,11 @@ _sources: dict[str, str] = {}
 """The text of files at the first look at one of their functions, or when the loader executed them."""
 
 
+def forget() -> None:
+    """Forget the texts of all files, so that the next look at a function reads its file again."""
+    _sources.clear()
+
+
 def executed(path: str, text: str) -> None:
     """Record the executed text of a file. A later edit of the file does not change the running code."""
     _sources[path] = text

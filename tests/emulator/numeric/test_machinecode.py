@@ -129,9 +129,12 @@ def test_functions_of_one_engine_are_not_confused():
         assert function.shared(2, a, b).tolist() == expected
 
 
-def test_code_that_is_not_in_the_cache_is_compiled_again(monkeypatch, compilations):
-    monkeypatch.setattr(diskcache, "_fresh", {"compiled"})
-    machinecode._code(TEXT)
+def test_code_that_is_not_in_the_cache_is_compiled_again(compilations):
+    diskcache.find_nothing("compiled")
+    try:
+        machinecode._code(TEXT)
+    finally:
+        diskcache.find_nothing()
     assert compilations == [TEXT]
 
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from ptxdiff.conformance.inputs import _SHAPES
+from ptxdiff.conformance.inputs import SHAPES
 from ptxdiff.emulator.isa import convert_formats as definitions
 from ptxdiff.emulator.isa.modifiers import CODES
 from ptxdiff.emulator.text.types import NARROW, TYPES, NarrowFormat
@@ -19,7 +19,7 @@ def test_a_row_gives_types_codes_and_inputs(row: NarrowFormat) -> None:
         assert TYPES[name].width == width
         assert TYPES[name].kind == "x"
         assert CODES.get(name) == row.code
-        assert (name in _SHAPES) == name.endswith("x4")
+        assert (name in SHAPES) == name.endswith("x4")
 
 
 @pytest.mark.parametrize("row", [r for r in NARROW if r.name.upper() in FORMATS_BY_CONSTANT], ids=lambda row: row.name)

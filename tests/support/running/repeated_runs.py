@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from ptxdiff.diskcache import DiskCache
-from ptxdiff.model.identity import source
 from ptxdiff.running import collection, reuse
 
 CASE = """
@@ -70,9 +69,7 @@ def runs(run_cases, pytester, monkeypatch, tmp_path):
         for known in [n for n in sys.modules if n == name or n.startswith("ptxdiff_folder_")]:
             del sys.modules[known]
         importlib.invalidate_caches()
-        source._sources.clear()
-        reuse._cases.clear()
-        reuse._surroundings.cache_clear()
+        reuse.forget()
         ran.clear()
         file = tmp_path / f"{next(number)}.jsonl"
         run_cases(f"--ptx-records={file}", *arguments, case=case.format(helper=name))
