@@ -798,6 +798,36 @@ def _to_uniform(instruction: MachineInstruction, code: MachineCode) -> MachineSt
     return ToUniform(instruction)
 
 
+_RETURN_PLACES = {"Rpc.LO": 256, "Rpc.HI": 257}
+"""The halves of the register of a return address, as registers behind the 255 of a lane."""
+
+
+class ReturnRegister(MachineStep):
+    """RPCMOV.32: a register is kept in the register of a return address, or comes from it.
+
+    ptxas does so where registers are scarce. Calls and returns here use other registers.
+    """
+
+    def run(self, machine: Machine, fibre: Fibre) -> bool:
+        """See MachineStep.run."""
+        lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
+        if count:
+            to, source = (_RETURN_PLACES.get(o.name, o.number) for o in self.instruction.operands)
+            machine.write("R", to, lanes, machine.read("R", source, lanes).copy())
+        fibre.pc += BYTES
+        return True
+
+
+def _return_register(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
+    operands = instruction.operands
+    kinds = [o.name if plain(o, "word") and o.name in _RETURN_PLACES else plain(o, "R") for o in operands]
+    if instruction.modifiers != ("32",) or len(kinds) != 2 or [isinstance(k, str) for k in kinds].count(True) != 1:
+        raise refuse(instruction)
+    if False in kinds:
+        raise refuse(instruction)
+    return ReturnRegister(instruction)
+
+
 class Spill(MachineStep):
     """MOV.SPILL: a uniform register is kept in a register of the lanes, where uniform ones are scarce."""
 
@@ -981,5 +1011,6 @@ CONTROL: dict[str, Callable[[MachineInstruction, MachineCode], MachineStep]] = {
     **dict.fromkeys(("LDC", "ULDC", "LDCU"), _constant),
     **dict.fromkeys(("P2R", "R2P"), _predicates_as_bits),
     "R2UR": _to_uniform,
+    "RPCMOV": _return_register,
     **dict.fromkeys(("LDG", "STG", "LDL", "STL"), _memory),
 }

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ptxdiff.emulator import TimeLimit, UndefinedBits
-from ptxdiff.sass import rows
+from ptxdiff.sass import control, rows
 from ptxdiff.sass.cubin import MachineCode
 from ptxdiff.sass.run import run_machine_code
 from ptxdiff.sass.text import MachineFault, Unsupported
@@ -397,3 +397,22 @@ def test_local_memory_holds_what_was_spilled() -> None:
     assert (found == WORDS).all()
     with pytest.raises(MachineFault, match="local"):
         run(body.replace("-0x8", "-0x40"), [WORDS], local=8)
+
+
+def test_registers_are_kept_in_that_of_a_return_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ptxas writes it for sm_120a, in the attention kernel of the catalogue."""
+    body = "RPCMOV.32 Rpc.LO, R4\nMOV R5, 0x7\nRPCMOV.32 Rpc.HI, R5\nMOV R4, RZ\nRPCMOV.32 R5, Rpc.LO"
+    values = np.arange(100, 132, dtype=np.uint32)
+    assert (run(f"{LOAD}{body}{STORE}", [values])[0] == values).all()
+    monkeypatch.setattr(control, "_RETURN_PLACES", {"Rpc.LO": 256, "Rpc.HI": 256})
+    assert (run(f"{LOAD}{body}{STORE}", [values])[0] == 7).all()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["RPCMOV Rpc.LO, R4", "RPCMOV.64 Rpc, R4", "RPCMOV.32 R5, R4", "RPCMOV.32 Rpc.LO, Rpc.HI", "RPCMOV.32 Rpc.LO, -R4",
+     "RPCMOV.32 Rpc.MID, R4", "RPCMOV.32 Rpc.LO, UR4", "RPCMOV.32.FOO Rpc.LO, R4"],
+)  # fmt: skip
+def test_other_moves_of_a_return_address_are_refused(text: str) -> None:
+    with pytest.raises(Unsupported):
+        run(f"{LOAD}{text}{STORE}", [np.zeros(32, np.uint32)])
