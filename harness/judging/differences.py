@@ -379,8 +379,11 @@ def step_histogram(fmt: Format, expected: Codes, got: Codes) -> dict[str, int]:
 
     NaN and infinities do not count.
     """
-    counted = ~(is_nan(fmt, expected) | is_nan(fmt, got))
-    counted &= ~(is_infinity(fmt, expected) | is_infinity(fmt, got))
+    counted = ~(is_nan(fmt, expected) | is_infinity(fmt, expected))
+    if np.array_equal(expected, got):  # of most results, of millions of codes
+        count = int(np.count_nonzero(counted))
+        return {step_bin(0): count} if count else {}
+    counted &= ~(is_nan(fmt, got) | is_infinity(fmt, got))
     return count_steps(signed_steps(fmt, expected[counted], got[counted]))
 
 

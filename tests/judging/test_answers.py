@@ -8,7 +8,8 @@ from ptxdiff.judging import answers as keeping
 from ptxdiff.judging.answers import Answers, references_digested_once
 from ptxdiff.judging.judge import judge
 from ptxdiff.model.policies import policies
-from ptxdiff.references.formats import U8
+from ptxdiff.model.reference import ReferenceFault
+from ptxdiff.references.formats import E2M1X4, U8
 
 CALLS = []
 STEP = 1
@@ -194,3 +195,29 @@ def test_answers_for_a_large_set_are_not_cached(made, monkeypatch):
     kept(case, reference, {"x": X})
     kept(case, reference, {"x": X})
     assert len(made) == 2
+
+
+def test_a_reference_of_many_elements_is_evaluated_in_pieces(made, monkeypatch):
+    """Of two inputs with one code and four codes an element; the answers are those of all at once."""
+    monkeypatch.setattr(keeping, "ASKED_AGAIN", 7)
+    case = Case(
+        inputs={"x": U8, "z": E2M1X4}, outputs={"y": E2M1X4, "w": U8},
+        variants={"one": asm("mov.b16 $0, $3; mov.b32 $1, $2;", constraints="=h,=r,r,h")},
+        reference=lambda x, z: ((z.reshape(-1, 4) ^ (x & 7)[:, None]).reshape(-1), x ^ z[::4]),
+    )  # fmt: skip
+    codes = {"x": np.arange(8, dtype=np.int64), "z": np.arange(32, dtype=np.int64) % 16}
+    whole = Answers()(case, case.reference, codes)
+    monkeypatch.setattr(keeping, "PIECE", 3)
+    pieces = Answers()(case, case.reference, codes)
+    assert len(made) == 1 + 3
+    for name in case.outputs:
+        np.testing.assert_array_equal(pieces[name], whole[name])
+
+
+def test_the_error_of_a_reference_is_that_of_all_elements(monkeypatch):
+    """The results are no codes at both ends of the inputs, and the message names both."""
+    monkeypatch.setattr(keeping, "ASKED_AGAIN", 7)
+    monkeypatch.setattr(keeping, "PIECE", 3)
+    case = case_of(lambda x: 300 * (x - 2))
+    with pytest.raises(ReferenceFault, match="-0x258 to 0x5dc"):
+        Answers()(case, case.reference, {"x": X})

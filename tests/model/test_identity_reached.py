@@ -8,6 +8,7 @@ import copy
 import ctypes
 import decimal
 import enum
+import hashlib
 import io
 import pathlib
 import random
@@ -19,7 +20,7 @@ import pytest
 import torch
 
 from ptxdiff.model.identity import digest_with_code
-from ptxdiff.model.identity.encoding import without_encoding
+from ptxdiff.model.identity.encoding import digest, encode, without_encoding
 
 
 class Array(np.ndarray):
@@ -298,3 +299,23 @@ def test_plain_arrays_keep_the_digests_of_accepted_baselines():
     whole = np.arange(6).reshape(2, 3)
     assert digest_with_code(whole) == digest_with_code(whole.copy())
     assert digest_with_code(torch.arange(6).reshape(2, 3)) == digest_with_code(torch.arange(6).reshape(2, 3).clone())
+
+
+_WIDE = np.arange(24, dtype=np.int32)
+_NAMED = np.zeros(3, [("a", np.int8), ("b", np.float32)])
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        _WIDE, _WIDE.reshape(4, 6), _WIDE.reshape(4, 6).T, _WIDE[::2], _WIDE[4:8], np.array(5, np.uint8),
+        _WIDE.view(np.uint8), np.zeros((0, 3)), _WIDE.view(Array), _NAMED, _NAMED["a"], _WIDE > 3, _WIDE * 1j,
+        np.array(["a", "bc"]), np.zeros(2, "datetime64[s]"), np.array([1, "a"], object), _WIDE.astype(">i4"),
+        torch.arange(4), 3, {}, {"x": {"y": _WIDE}, "z": (_WIDE, "x")}, collections.OrderedDict(x=_WIDE),
+    ],
+    ids=lambda value: f"{type(value).__name__} {getattr(value, 'dtype', '')} {getattr(value, 'shape', '')}",
+)  # fmt: skip
+def test_a_digest_is_that_of_the_encoding(value):
+    """It is computed without the copies that the encoding of large arrays makes."""
+    for one in (value, {"in": value, "out": value}):
+        assert digest(one) == hashlib.sha256(encode(one)).hexdigest()

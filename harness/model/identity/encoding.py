@@ -224,4 +224,43 @@ def only_here(value: Any) -> bytes:
 
 def digest(value: Any, other: Fallback | None = None) -> str:
     """SHA-256 of a value's encoding, in hexadecimal."""
-    return hashlib.sha256(encode(value, other)).hexdigest()
+    digested = hashlib.sha256()
+    for part in _parts(value, other):
+        digested.update(part)
+    return digested.hexdigest()
+
+
+def _parts(value: Any, other: Fallback | None) -> list[Any]:
+    """The encoding of a value in parts, of which those of arrays are their own memory: inputs of a run have hundreds of
+    megabytes, and `encode` copies them once for each level."""
+    if type(value) is dict:
+        return _tagged_parts("map", [_parts(part, other) for pair in value.items() for part in pair])
+    numpy = sys.modules.get("numpy")
+    if numpy is None or type(value) is not numpy.ndarray or not _is_plain(value):
+        return [encode(value, other)]
+    shape = [encode(value.shape)]
+    memory = memoryview(value.reshape(-1).view(numpy.uint8)) if value.size else b""
+    parts = _tagged_parts("array", [[str(value.dtype).encode()], shape, [memory]])
+    if _is_whole(value):
+        return parts
+    return _tagged_parts("array with", [parts, _parts(value.base, other)])
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether an array's dtype has nothing beside its name, and its memory holds the elements in order."""
+    dtype = value.dtype
+    return dtype.kind in "biuf" and dtype.metadata is None and bool(value.flags.c_contiguous)
+
+
+def _is_whole(value: Any) -> bool:
+    """Whether an array leads to nothing but its elements (`_beyond_array`)."""
+    base = value.base
+    return base is None or (type(base) is type(value) and base.nbytes == value.nbytes and _is_whole(base))
+
+
+def _tagged_parts(tag: str, parts: list[list[Any]]) -> list[Any]:
+    """As `tagged`, of parts that are lists of bytes."""
+    joined: list[Any] = [tag.encode() + b":"]
+    for part in parts:
+        joined += [b"%d:" % sum(map(len, part)), *part]
+    return joined
