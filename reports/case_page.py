@@ -423,9 +423,9 @@ def _became(ptx: str, sass: str) -> tuple[Any, ...] | None:
     """The fields of `Code` from `ptx` on; None if the asm of a variant is not marked in the PTX."""
     shown = listing(ptx, sass)
     part = excerpt(shown)
-    return (
-        None if part is None else (_coloured(part.ptx, "ptx"), _coloured(part.sass, "sass"), part.more, shown.lined_up)
-    )
+    if part is None:
+        return None
+    return _coloured(part.ptx, "ptx"), _coloured(part.sass, "sass"), part.more, shown.lined_up
 
 
 @functools.cache

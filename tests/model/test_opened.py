@@ -247,3 +247,19 @@ def test_pytest_elsewhere_gets_no_hook(tmp_path):
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", str(tmp_path)]
     done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stdout
+
+
+def test_an_event_after_the_modules_are_gone_is_ignored():
+    """At Python's end the hook's own module is empty before those imported earlier; each `id` is an event."""
+    late = (
+        "import os\n"
+        "from ptxdiff.model.identity import opened\n"
+        "opened.watch()\n"
+        "class Late:\n"
+        "    def __del__(self, ask=id, write=os.write, module=opened):\n"
+        "        ask(self)\n"
+        "        write(1, b'empty' if module._EVENTS is None else b'whole')\n"
+        "os.late = Late()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", late], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("empty", "")

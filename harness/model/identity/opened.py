@@ -105,7 +105,7 @@ def note(source: str, paths: Iterable[str]) -> None:
 
 
 def _hook(event: str, arguments: tuple[Any, ...]) -> None:
-    note = _EVENTS.get(event)
+    note = _EVENTS.get(event) if _EVENTS else None  # Python's end empties this module before others
     if note is None or _paused or getattr(_noting, "now", False):
         return
     _noting.now = True  # what this module itself asks about a path is no event
