@@ -138,7 +138,7 @@ def shared_registers(call: AsmCall) -> AsmFault:
 def _shared_registers(text: str, constraints: str) -> AsmFault:
     from ptxdiff.lint.block import LintedBlock
     from ptxdiff.lint.flow import written_early
-    from ptxdiff.lint.rules.registers import missing_early_clobber
+    from ptxdiff.lint.rules.clobbers import missing_early_clobber
     from ptxdiff.lint.snippet import Snippet
 
     block = LintedBlock(Snippet(text, constraints))

@@ -1,6 +1,6 @@
 """Compiles a `KernelSpec` to a `Compilation`, or to a `Refusal`.
 
-Triton's own stages run in a worker process, as far as PTX (`ptxdiff.triton.lower`); `ptxdiff.triton.assemble` calls
+Triton's own stages run in a worker process, as far as PTX (`ptxdiff.triton.stages`); `ptxdiff.triton.assemble` calls
 ptxas. Triton's own cache on disk is neither read nor written.
 """
 
@@ -169,7 +169,7 @@ def compile_kernel(spec: KernelSpec, *, held: Held | None = None, timeout: float
 
 def _in_fork(spec: KernelSpec, held: Held, timeout: float) -> CallEnd:
     from ptxdiff.processes.pool import call_in_fork
-    from ptxdiff.triton.lower import lower  # before the fork, so that it is imported once
+    from ptxdiff.triton.stages import lower  # before the fork, so that it is imported once
 
     return call_in_fork(lower, spec, held, timeout=timeout)
 
@@ -191,7 +191,7 @@ def _start(spec: KernelSpec, identity: str, timeout: float, result: Future[Compi
     build = builds.build_called(spec.compiler) if spec.compiler else None
     version = build.version if build else _triton_version()
     pool = shared_pool(build.python if build else "", spec.target if _remembers_targets(version) else "")
-    pool.submit("ptxdiff.triton.lower:lower", spec, timeout=timeout).add_done_callback(finish)
+    pool.submit("ptxdiff.triton.stages:lower", spec, timeout=timeout).add_done_callback(finish)
 
 
 def _judge(spec: KernelSpec, identity: str, outcome: CallEnd) -> Compiled:

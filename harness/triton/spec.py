@@ -76,7 +76,7 @@ class FunctionRef:
 
     @classmethod
     def of(cls, function: Any, *, portable: bool = False) -> FunctionRef:
-        """The reference to a function, for `ptxdiff.triton.lower.load`. The function may lie within another one's
+        """The reference to a function, for `ptxdiff.triton.stages.load`. The function may lie within another one's
         scope.
 
         portable: for a compiler of another environment.

@@ -13,7 +13,7 @@ from ptxdiff.emulator.kernel.async_copy.cp_async import Copies
 from ptxdiff.emulator.kernel.grid import KernelGrid
 from ptxdiff.emulator.kernel.in_flight import MemoryFrame, Owned, barrier_of
 from ptxdiff.emulator.kernel.memory.consistency import between
-from ptxdiff.emulator.kernel.memory.races import alone, is_strong, note_read, note_update, note_write
+from ptxdiff.emulator.kernel.memory.global_races import alone, is_strong, note_read, note_update, note_write
 from ptxdiff.emulator.kernel.memory.space import (
     LOCAL_WINDOW,
     PARAMETER_WINDOW,

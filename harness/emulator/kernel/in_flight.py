@@ -17,7 +17,7 @@ from ptxdiff.emulator.binding.program import ReadSlot, Step
 from ptxdiff.emulator.errors import ExecutionError, MemoryFault
 from ptxdiff.emulator.kernel.async_copy.mbarrier_phases import Barrier
 from ptxdiff.emulator.kernel.memory.consistency import Between
-from ptxdiff.emulator.kernel.memory.shared_access import UnitCounts
+from ptxdiff.emulator.kernel.memory.races import UnitCounts
 from ptxdiff.emulator.kernel.memory.space import Access, Buffer, Place, Shared
 from ptxdiff.emulator.kernel.observer import KernelObserver
 from ptxdiff.emulator.kernel.threads import ThreadFrame

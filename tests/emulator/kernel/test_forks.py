@@ -11,7 +11,7 @@ import pytest
 
 from ptxdiff.emulator.errors import MemoryFault, PtxError, TimeLimit, UndefinedBits
 from ptxdiff.emulator.kernel import run as run_module
-from ptxdiff.emulator.kernel.memory import races
+from ptxdiff.emulator.kernel.memory import global_races as races
 from ptxdiff.emulator.kernel.run import Buffer, Executed, run_kernel
 from ptxdiff.emulator.machine import forks, parallel
 from ptxdiff.emulator.machine.forks import Failed, for_each, shared_zeros

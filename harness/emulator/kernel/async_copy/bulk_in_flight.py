@@ -18,7 +18,7 @@ from ptxdiff.emulator.errors import ExecutionError, MemoryFault
 from ptxdiff.emulator.kernel import in_flight
 from ptxdiff.emulator.kernel.async_copy.tensor_maps import TensorMap, rows_of, swizzled
 from ptxdiff.emulator.kernel.in_flight import Groups, MemoryFrame, line_of
-from ptxdiff.emulator.kernel.memory.races import (
+from ptxdiff.emulator.kernel.memory.global_races import (
     alone,
     check_bulk_read,
     note_bulk_read,
@@ -27,7 +27,7 @@ from ptxdiff.emulator.kernel.memory.races import (
     shadow_of,
     whole,
 )
-from ptxdiff.emulator.kernel.memory.shared_access import UnitCounts
+from ptxdiff.emulator.kernel.memory.races import UnitCounts
 from ptxdiff.emulator.kernel.memory.space import SHARED_BASE, Access, Buffer, Place
 from ptxdiff.emulator.numeric.vectorise import UNSIGNED, Array
 

@@ -17,7 +17,7 @@ from ptxdiff.emulator.binding.program import Step
 from ptxdiff.emulator.errors import ExecutionError, MemoryFault
 from ptxdiff.emulator.kernel.in_flight import Groups, MemoryFrame, barrier_of, count_arrival, line_of
 from ptxdiff.emulator.kernel.memory.array_code import ArrayCode
-from ptxdiff.emulator.kernel.memory.races import note_finished_read
+from ptxdiff.emulator.kernel.memory.global_races import note_finished_read
 from ptxdiff.emulator.kernel.memory.space import Access, Buffer, Place
 from ptxdiff.emulator.numeric.vectorise import Array
 

@@ -27,7 +27,7 @@ import numpy as np
 
 from ptxdiff.emulator.binding.program import Step
 from ptxdiff.emulator.errors import MemoryFault, PtxError
-from ptxdiff.emulator.kernel.memory import shared_access
+from ptxdiff.emulator.kernel.memory import races
 from ptxdiff.emulator.kernel.memory.grid_order import GridOrder
 from ptxdiff.emulator.kernel.memory.space import Access, AccessTable, Buffer, Place
 from ptxdiff.emulator.numeric.vectorise import Array
@@ -186,7 +186,7 @@ class GridMemory(Between):
     def read(self, step: Step, access: Access, lanes: Array, place: Place, values: list[Array]) -> list[Array]:
         """See `Between`."""
         how = strength(step)
-        kind = shared_access.STRONG_READ if how.reaches else shared_access.PLAIN_READ
+        kind = races.STRONG_READ if how.reaches else races.PLAIN_READ
         self._judge(step, access, lanes, place, kind, None)
         if not how.strong:
             return values
@@ -240,7 +240,7 @@ class GridMemory(Between):
     def write(self, step: Step, access: Access, lanes: Array, place: Place, changes: Array) -> None:
         """See `Between`."""
         how = strength(step)
-        kind = shared_access.STRONG_WRITE if how.reaches else shared_access.PLAIN_WRITE
+        kind = races.STRONG_WRITE if how.reaches else races.PLAIN_WRITE
         self._judge(step, access, lanes, place, kind, changes)
         size = access.width // 8
         buffer = place.region
@@ -263,7 +263,7 @@ class GridMemory(Between):
     def check_update(self, step: Step, access: Access, lanes: Array, place: Place) -> None:
         """See `Between`."""
         if strength(step).reaches:
-            self._judge(step, access, lanes, place, shared_access.STRONG_WRITE, None)
+            self._judge(step, access, lanes, place, races.STRONG_WRITE, None)
             return
         blocks = (
             lanes // self.order.threads
@@ -271,7 +271,7 @@ class GridMemory(Between):
         for block in np.unique(blocks).tolist():
             mine = blocks == block
             part = Place(place.region, place.offsets[mine])
-            self._judge(step, access, lanes[mine], part, shared_access.PLAIN_WRITE, None)
+            self._judge(step, access, lanes[mine], part, races.PLAIN_WRITE, None)
 
     def update(self, step: Step, lane: int, buffer: Buffer, offset: int, before: int, after: int) -> None:
         """See `Between`. An atomic operation always sees the newest value."""
@@ -314,7 +314,7 @@ class GridMemory(Between):
 
     def _race(self, step: Step, buffer: Buffer, offset: int, lane: int, kind: int, other: int, did: str) -> MemoryFault:
         frame = self.frame
-        verb = {shared_access.PLAIN_WRITE: "overwrites", shared_access.STRONG_WRITE: "updates"}.get(kind, "reads")
+        verb = {races.PLAIN_WRITE: "overwrites", races.STRONG_WRITE: "updates"}.get(kind, "reads")
         text = f"race: {frame.who(lane)} {verb} {buffer.name or 'global memory'} at offset {offset - buffer.residue}, "
         text += f"which {frame.who(other)} {did}, and nothing orders them: the first needs a release after it (or a "
         text += "fence and then a strong write), the other before it an acquire that sees this (or a strong read and "

@@ -1,590 +1,396 @@
-"""Data races on global memory: accesses of two threads, one of them a store, that nothing orders.
+"""Record accesses to shared memory and detect races, in compiled code, one access after the other.
 
-Each buffer has arrays with an entry for each unit of bytes (the program's smallest access): the last write, the last
-read, and the last update by an atomic operation. An entry holds the thread's number in the grid, two flags, and the
-time of the frame's clock. `happens_before` says what is ordered within a block, or a cluster. Nothing orders other
-blocks; but in a kernel with atomics, fences or acquiring loads races between blocks are not reported, because this
-module does not model such order. A write after reads by several blocks of a cluster is not checked. Atomics and strong
-stores race with plain accesses, not with each other, nor with strong and volatile loads, which may wait for them.
+Of each unit of bytes a row of the table `units` keeps the last plain write, the reads since, and the strong writes
+since (atomic operations, and volatile, relaxed and release stores). Two accesses race if one of them writes, not both
+are strong, and the one recorded is not ordered before the other (`ptxdiff.emulator.kernel.memory.happens_before`).
 
-Where something else than barriers of whole blocks may order threads (`KernelGrid.beyond_block_barriers`), one access
-for each unit is not enough: a table of all accesses since the last write decides within a block or a cluster
-(`shared_access`, `_judge`), and the arrays only between them.
+The units of a chunk of 16 bytes have one row together until an access of fewer bytes: then `split` says so, and each
+unit gets its own, from `parts` on. A plain write of the whole chunk joins them again.
 
-Loads that are not coherent (`ld.nc`, `ldu`) must not read what the kernel has written, in whatever order.
-
-Two kinds of store are not reported, because Triton generates them and no result depends on their order: a store of
-bytes equal to those already there, and a store by the first of the threads that read the place in one instruction. (A
-layout that replicates an element loads it in all its threads and stores it from the first.)
+Reads and strong writes are sets: the members of one warp as a mask and one time, or a slot of the table `sets` with
+such a mask and time for each warp. Those that are ordered before a new one of the set are replaced by it, as whoever is
+ordered after it is ordered after them. If lanes of one warp access at different times and nothing orders them, the
+first time stands for all, which can only miss a race.
 """
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 
-from ptxdiff.emulator.binding.program import Step
-from ptxdiff.emulator.errors import MemoryFault
-from ptxdiff.emulator.kernel.memory import shared_access
 from ptxdiff.emulator.kernel.memory.array_code import ArrayCode
-from ptxdiff.emulator.kernel.memory.proxy_fences import ProxyFences, Writes
-from ptxdiff.emulator.kernel.memory.space import (
-    COPIES,
-    READERS,
-    STRONG_READERS,
-    UPDATERS,
-    WRITERS,
-    Access,
-    AccessTable,
-    Buffer,
-    Place,
-    Shadow,
-)
-from ptxdiff.emulator.kernel.threads import ThreadFrame
-from ptxdiff.emulator.numeric.vectorise import Array
+from ptxdiff.emulator.numeric.vectorise import Array, in_place
 
-_THREAD = 26
-_MIXED = np.int64(1 << 25)
-"""Flag: several threads of one block read the unit, in different instructions."""
-_BLOCKS = np.int64(1 << 24)
-"""Flag: several blocks read the unit (in a grid with clusters: blocks of several clusters)."""
-_TIME = np.int64((1 << 24) - 1)
-_NONE = np.int64(0)
-_NOBODY, _SEVERAL = np.int64(-1), np.int64(-2)
-"""In place of the cluster whose bulk copies read a unit."""
+WRITER, WRITTEN, READ, UPDATED, READ_STRONGLY, TEAM, FIELDS = 0, 1, 2, 5, 8, 11, 12
+SETS = [READ, UPDATED, READ_STRONGLY]
+"""Columns of a unit: the last plain write (its member + 1, time); plain reads, strong writes and strong reads (warp +
+1, mask, time each); the team (+ 1) of all these, as a row forgets one team when another accesses its bytes.
+
+0 stands for none, so that the table of a new frame takes no memory yet. A warp of -1 stands for several: the mask is
+then the number of a slot. A warp of -2 stands for several that only a barrier of the whole block can order, so that
+nobody has to know which.
+"""
+PLAIN_READ, STRONG_READ, PLAIN_WRITE, STRONG_WRITE, LANDED, LANDING, FOREIGN, ANYBODY = 0, 1, 2, 3, 4, 5, 6, 7
+"""Kinds of access. LANDED: a read that is recorded when it is over, without a check. LANDING: such a write. FOREIGN: a
+read that is not recorded, and does not race with writes of its own warp. ANYBODY: one that races with those, too: what
+several warps read together, if all know the same."""
+CHUNK = 16
+"""Bytes."""
 
 
-def shadow_of(frame: ThreadFrame, buffer: Buffer) -> Shadow:
-    """The shadow of a buffer, made at its first access."""
-    with frame.grid.lock:
-        if buffer.shadow is None:
-            buffer.shadow = Shadow(len(buffer.bytes), frame.grid.unit("global"))
-        return buffer.shadow
+@in_place
+def _later(
+    members: Any, mask: int, time: int, who: int, own: int, since: int, warp_since: int, row: int, rows: Any,
+    threads: int,
+) -> bool:  # fmt: skip
+    """Whether some of the members (32 from `members` on, those of a mask) accessed at a time that is not ordered before
+    a thread. who: the number under which the thread accesses, own: its own."""
+    block = own - own % threads
+    if block <= members < block + threads and (time < since or (members == own - own % 32 and time < warp_since)):
+        return False
+    left, member = mask & 0xFFFFFFFF, members
+    while left != 0:
+        if left & 0xFF == 0:  # most masks have one bit
+            left >>= 8
+            member += 8
+            continue
+        if left & 1 != 0 and member != who and member != own and time >= rows[row, member]:
+            return True
+        left >>= 1
+        member += 1
+    return False
 
 
-# entries, in compiled code -----------------------------------------------------------------------------------------
+@in_place
+def _clash(
+    warp: int, mask: int, time: int, who: int, own: int, since: int, warp_since: int, row: int, rows: Any,
+    threads: int, sets: Any,
+) -> bool:  # fmt: skip
+    """`_later` for a set of a unit."""
+    if warp == 0:
+        return False
+    if warp == -2:
+        return time >= since
+    if warp > 0:
+        return _later(warp * 32 - 32, mask, time, who, own, since, warp_since, row, rows, threads)
+    for one in range(sets.shape[1]):
+        there, when = sets[mask, one, 0], sets[mask, one, 1]
+        if there != 0 and _later(one * 32, there, when, who, own, since, warp_since, row, rows, threads):
+            return True
+    return False
 
 
-def _suspect_code(
-    entries: Array, offsets: Array, count: Any, unit: Any, lanes: Array, numbers: Array, times: Array, threads: Any,
-    several: Any, found: Array,
+@in_place
+def _slot(free: Any) -> int:
+    """Take a free slot."""
+    if free[0] > 0:
+        free[0] -= 1
+        again: int = free[2 + free[0]]
+        return again
+    free[1] += 1
+    unused: int = free[1] - 1
+    return unused
+
+
+@in_place
+def _record(
+    column: int, at: int, member: int, own: int, since: int, warp_since: int, row: int, rows: Any, threads: int,
+    exact: int, now: int, units: Any, sets: Any, free: Any,
 ) -> None:  # fmt: skip
-    """Set found[0] if an access of a lane touches a unit whose entry only `_unordered` can clear.
+    """Add an access to the set of a unit that begins at a column."""
+    warp, bit = member >> 5, 1 << (member & 31)
+    held, mask, time = units[at, column], units[at, column + 1], units[at, column + 2]
+    if held == warp + 1 and time == now:
+        units[at, column + 1] = mask | bit
+    elif held == -2:
+        units[at, column + 2] = now
+    elif held == -1:
+        mask_there, time_there = sets[mask, warp, 0], sets[mask, warp, 1]
+        if mask_there == 0 or time_there == now:
+            sets[mask, warp, 0], sets[mask, warp, 1] = mask_there | bit, now
+        elif _later(warp * 32, mask_there, time_there, member, own, since, warp_since, row, rows, threads):
+            sets[mask, warp, 0] = mask_there | bit
+        else:
+            sets[mask, warp, 0], sets[mask, warp, 1] = bit, now
+    elif held == 0 or not _later(held * 32 - 32, mask, time, member, own, since, warp_since, row, rows, threads):
+        units[at, column], units[at, column + 1], units[at, column + 2] = warp + 1, bit, now
+    elif held == warp + 1:
+        units[at, column + 1] = mask | bit
+    elif not exact:
+        units[at, column], units[at, column + 2] = -2, now
+    else:
+        slot = _slot(free)
+        sets[slot, held - 1, 0], sets[slot, held - 1, 1] = mask, time
+        sets[slot, warp, 0], sets[slot, warp, 1] = bit, now
+        units[at, column], units[at, column + 1] = -1, slot
 
-    The others are of the same thread, or of its block before its last barrier. several: flags of entries that stand for
-    other threads, too. numbers, times: of each lane of the frame, its thread and its `block_time`.
+
+@in_place
+def _split(chunk: int, first: int, per: int, units: Any, sets: Any, free: Any) -> None:
+    """Give each unit of a chunk its own row."""
+    for number in range(per):
+        at = first + number
+        for column in range(units.shape[1]):
+            units[at, column] = units[chunk, column]
+        for column in (2, 5, 8):
+            if number > 0 and units[chunk, column] == -1:
+                slot = _slot(free)
+                for one in range(sets.shape[1]):
+                    sets[slot, one, 0] = sets[units[chunk, column + 1], one, 0]
+                    sets[slot, one, 1] = sets[units[chunk, column + 1], one, 1]
+                units[at, column + 1] = slot
+
+
+@in_place
+def _empty(at: int, units: Any, sets: Any, free: Any) -> None:
+    """Forget the reads and strong writes of a unit."""
+    for column in (2, 5, 8):
+        if units[at, column] == -1:
+            slot = units[at, column + 1]
+            for one in range(sets.shape[1]):
+                sets[slot, one, 0] = 0
+            free[2 + free[0]] = slot
+            free[0] += 1
+        units[at, column] = 0
+
+
+@in_place
+def _visit(
+    kind: int, at: int, team: int, member: int, own: int, block: int, since: int, warp_since: int, row: int, rows: Any,
+    threads: int, exact: int, now: int, units: Any, sets: Any, free: Any,
+) -> bool:  # fmt: skip
+    """Check one access to a row of `units` and record it, except a plain write; returns whether it races."""
+    if units[at, 11] != team:
+        if units[at, 11] != 0:
+            _empty(at, units, sets, free)
+            units[at, 0] = 0
+        units[at, 11] = team
+    if kind == 5:
+        units[at, 0], units[at, 1] = member + 1, now
+        return False
+    bad = False
+    if kind != 4:
+        writer, when = units[at, 0] - 1, units[at, 1]
+        alone = kind != 7 and (writer == member or writer == own or (kind == 6 and writer >> 5 == own >> 5))  # noqa: SIM109
+        if writer >= 0 and not alone:  # noqa: SIM102 (numba compiles it as it is)
+            if not (
+                block <= writer < block + threads
+                and (when < since or (kind != 7 and writer >> 5 == own >> 5 and when < warp_since))
+            ):
+                bad |= when >= rows[row, writer]
+    if (kind == 0 or kind == 2) and units[at, 5] != 0:  # a strong access does not race with a strong write
+        bad |= _clash(
+            units[at, 5], units[at, 6], units[at, 7], member, own, since, warp_since, row, rows, threads, sets
+        )
+    if kind == 2 and units[at, 8] != 0:
+        bad |= _clash(
+            units[at, 8], units[at, 9], units[at, 10], member, own, since, warp_since, row, rows, threads, sets
+        )
+    if (kind == 2 or kind == 3) and units[at, 2] != 0:  # no read races with a read
+        bad |= _clash(
+            units[at, 2], units[at, 3], units[at, 4], member, own, since, warp_since, row, rows, threads, sets
+        )
+    if kind == 0 or kind == 4:
+        _record(2, at, member, own, since, warp_since, row, rows, threads, exact, now, units, sets, free)
+    elif kind == 1:
+        _record(8, at, member, own, since, warp_since, row, rows, threads, exact, now, units, sets, free)
+    elif kind == 3:
+        _record(5, at, member, own, since, warp_since, row, rows, threads, exact, now, units, sets, free)
+    return bad
+
+
+@in_place
+def _overwrite(at: int, member: int, now: int, bad: bool, units: Any, sets: Any, free: Any) -> None:
+    """Record a plain write."""
+    units[at, 0], units[at, 1] = member + 1, now
+    if not bad:  # else the bytes are those already there, so it is no race; what was before still counts
+        _empty(at, units, sets, free)
+
+
+def _note(
+    kind: Any, offsets: Array, unit: Any, count: Any, agent: Any, lanes: Array, members: Array, block_times: Array,
+    warp_times: Array, row_of: Array, rows: Array, threads: Any, size_of_team: Any, exact: Any, now: Any, units: Array,
+    split: Array, parts: Array, sets: Array, free: Array, bad: Array,
+) -> None:  # fmt: skip
+    """Record accesses of `count` units from byte offsets on, which are multiples of their size.
+
+    agent: the member under whose number they are recorded (-1: each lane's own). lanes: whose knowledge counts; of all
+    lanes their members, and that knowledge (see `HappensBefore`). exact: whether anything orders less than a whole
+    block. free: how many slots of `sets` are free again, the first that was never used, and those free again. bad (all
+    False before): which accesses race with one recorded before.
     """
+    # Units and their chunks are powers of two, and neighbours share a block: divisions would take most of the time.
+    per, shift = 16 // unit, 0
+    while unit >> shift > 1:
+        shift += 1
+    chunks = count // per
+    last, team_end, block_end = -1, 0, 0
+    team, own, block, since, warp_since, row, member = 0, 0, 0, 0, 0, 0, 0
     for i in range(len(offsets)):
-        me, since = numbers[lanes[i]], times[lanes[i]]
-        block = me - me % threads
-        first = offsets[i] // unit
-        for at in range(first, first + count):
-            entry = entries[at]
-            if entry < 0:
-                continue
-            thread, flags = entry >> 26, entry & several
-            if thread == me and flags == 0:
-                continue
-            if block <= thread < block + threads and entry & 0xFFFFFF < since and entry & (1 << 24) == 0:
-                continue
-            found[0] = 1
-            return
-
-
-def _note_readers_code(
-    entries: Array, offsets: Array, count: Any, unit: Any, lanes: Array, numbers: Array, times: Array, threads: Any,
-    cluster: Any, blocks: Any, now: Any, old: Array,
-) -> None:  # fmt: skip
-    """Make the entries of units those of the first of the lanes that read them now, with flags for earlier and other
-    readers.
-
-    blocks: the flag for readers in several clusters; 0 if it is not used. now: the time of an entry. old: room for an
-    entry of each unit of each access.
-    """
-    apart = True
-    for i in range(1, len(offsets)):
-        apart &= offsets[i] >= offsets[i - 1] + count * unit
-    if apart:  # each unit has one reader, as in most kernels that are elementwise: one pass
-        for i in range(len(offsets)):
-            me, since = numbers[lanes[i]], times[lanes[i]]
-            first = offsets[i] // unit
+        lane, chunk = lanes[i], offsets[i] >> 4
+        if lane != last:
+            last = lane
+            own, since, warp_since, row = members[lane], block_times[lane], warp_times[lane], row_of[lane]
+            member = own if agent < 0 else agent
+            if not team_end - size_of_team <= lane < team_end:
+                team = lane // size_of_team + 1
+                team_end = team * size_of_team
+            if not block_end - threads <= own < block_end:
+                block_end = own - own % threads + threads
+            block = block_end - threads
+        if chunks == 0:
+            if split[chunk] == 0:
+                split[chunk] = 1
+                _split(chunk, parts[chunk], per, units, sets, free)
+            first = parts[chunk] + ((offsets[i] & 15) >> shift)
             for at in range(first, first + count):
-                entry, flags = entries[at], 0
-                if entry >= 0 and (entry >> 26 != me or entry & (3 << 24) != 0):
-                    earlier = entry >> 26
-                    recent = earlier // threads == me // threads and entry & 0xFFFFFF >= since
-                    if recent and (earlier != me or entry & (1 << 25) != 0):
-                        flags |= 1 << 25
-                    if entry & (1 << 24) != 0 or earlier // cluster != me // cluster:
-                        flags |= blocks
-                entries[at] = me << 26 | now | flags
+                bad[i] |= _visit(
+                    kind, at, team, member, own, block, since, warp_since, row, rows, threads, exact, now, units, sets,
+                    free,
+                )  # fmt: skip
+        for number in range(chunk, chunk + chunks):
+            if split[number] == 0:
+                bad[i] |= _visit(
+                    kind, number, team, member, own, block, since, warp_since, row, rows, threads, exact, now, units,
+                    sets, free,
+                )  # fmt: skip
+                continue
+            for at in range(parts[number], parts[number] + per):
+                bad[i] |= _visit(
+                    kind, at, team, member, own, block, since, warp_since, row, rows, threads, exact, now, units, sets,
+                    free,
+                )  # fmt: skip
+    if kind != 2:
         return
     for i in range(len(offsets)):
-        first = offsets[i] // unit
-        for k in range(count):
-            old[i * count + k] = entries[first + k]
-    for back in range(len(offsets)):
-        i = len(offsets) - 1 - back
-        first = offsets[i] // unit
-        for k in range(count):
-            entries[first + k] = numbers[lanes[i]] << 26 | now
+        member, chunk = members[lanes[i]] if agent < 0 else agent, offsets[i] >> 4
+        if chunks == 0:
+            first = parts[chunk] + ((offsets[i] & 15) >> shift)
+            for at in range(first, first + count):
+                _overwrite(at, member, now, bad[i], units, sets, free)
+        for number in range(chunk, chunk + chunks):
+            if split[number] == 0:
+                _overwrite(number, member, now, bad[i], units, sets, free)
+                continue
+            for at in range(parts[number], parts[number] + per):
+                _overwrite(at, member, now, bad[i], units, sets, free)
+            if not bad[i]:
+                split[number] = 0
+                units[number, 0], units[number, 1], units[number, 2], units[number, 5] = member + 1, now, 0, 0
+                units[number, 8], units[number, 11] = 0, lanes[i] // size_of_team + 1
+
+
+def _kinds_of_note(t: Any) -> tuple[Any, ...]:
+    wide, rows = t.Array(t.int64, 1, "C", readonly=True), t.Array(t.int32, 2, "C", readonly=True)
+    units, sets = (t.Array(t.int32, n, "C") for n in (2, 3))
+    parted, free, flags = (t.Array(one, 1, "C") for one in (t.uint8, t.int64, t.bool_))
+    return (
+        t.int64, wide, *[t.int64] * 3, *[wide] * 5, rows, *[t.int64] * 4, units, parted, wide, sets, free, flags
+    )  # fmt: skip
+
+
+note = ArrayCode(_note, _kinds_of_note)
+
+
+# ---- Counts and states of the units of shared memory, which ranges of bytes set and test -----------------------------
+#
+# An access covers neighbouring units from its byte offset on. One pass over the offsets needs neither a table of all
+# units nor an array for each intermediate result, which took most of the time of copies and of products of matrices.
+
+
+def _add(marks: Array, offsets: Array, count: Any, unit: Any, by: Any) -> None:
+    """Add `by` to the marks of `count` units from each offset on."""
     for i in range(len(offsets)):
-        me, since = numbers[lanes[i]], times[lanes[i]]
-        mine = me - me % cluster
         first = offsets[i] // unit
-        for k in range(count):
-            reader, entry = entries[first + k] >> 26, old[i * count + k]
-            flags = 0
-            if not mine <= reader < mine + cluster:
-                flags |= blocks
-            if entry >= 0:
-                earlier = entry >> 26
-                recent = earlier // threads == reader // threads and entry & 0xFFFFFF >= since
-                if recent and (earlier != reader or entry & (1 << 25) != 0):
-                    flags |= 1 << 25
-                if entry & (1 << 24) != 0 or (earlier != reader and earlier // cluster != reader // cluster):
-                    flags |= blocks
-            if flags != 0:
-                entries[first + k] |= flags
+        if count == 4:  # without a loop, twice as fast
+            marks[first] += by
+            marks[first + 1] += by
+            marks[first + 2] += by
+            marks[first + 3] += by
+            continue
+        for at in range(first, first + count):
+            marks[at] += by
 
 
-def _finish_readers_code(
-    entries: Array, offsets: Array, count: Any, unit: Any, lanes: Array, numbers: Array, now: Any
-) -> None:  # fmt: skip
-    """Move the entries of units that are those of the lanes to the time `now`."""
+def _set(marks: Array, offsets: Array, count: Any, unit: Any, to: Any) -> None:
+    """Set the marks of `count` units from each offset on."""
     for i in range(len(offsets)):
         first = offsets[i] // unit
         for at in range(first, first + count):
-            if entries[at] >> 26 == numbers[lanes[i]]:
-                entries[at] = entries[at] & ~0xFFFFFF | now
+            marks[at] = to
 
 
-def _note_writers_code(
-    entries: Array, offsets: Array, count: Any, unit: Any, lanes: Array, numbers: Array, now: Any
-) -> None:  # fmt: skip
-    """Make the entries of units those of the last of the lanes that write them now."""
+def _first(marks: Array, offsets: Array, count: Any, unit: Any, found: Array) -> None:
+    """Set found[0] to the number of the first offset from which on any of `count` units is marked."""
     for i in range(len(offsets)):
         first = offsets[i] // unit
+        if count == 4 and marks[first] | marks[first + 1] | marks[first + 2] | marks[first + 3] == 0:
+            continue
         for at in range(first, first + count):
-            entries[at] = numbers[lanes[i]] << 26 | now
+            if marks[at] != 0:
+                found[0] = i
+                return
 
 
-def _kinds(lane_arrays: int, integers: int, last: bool) -> Any:
-    """Types of an entry array, offsets, two integers, arrays by lane, integers, and a last array that is written."""
-
+def _kinds(last: str) -> Any:
     def kinds(t: Any) -> tuple[Any, ...]:
-        wide, entries = t.Array(t.int64, 1, "C", readonly=True), t.Array(t.int64, 1, "C")
-        written = (entries,) if last else ()
-        return entries, wide, t.int64, t.int64, *[wide] * lane_arrays, *[t.int64] * integers, *written
+        wide = t.Array(t.int64, 1, "C", readonly=True)
+        written = t.Array(t.int64, 1, "C") if last == "found" else t.int64
+        return t.Array(t.int32, 1, "C", readonly=last == "found"), wide, t.int64, t.int64, written
 
     return kinds
 
 
-_suspect = ArrayCode(_suspect_code, _kinds(3, 2, True))
-_note_readers = ArrayCode(_note_readers_code, _kinds(3, 4, True))
-_finish_readers = ArrayCode(_finish_readers_code, _kinds(2, 1, False))
-_note_writers = ArrayCode(_note_writers_code, _kinds(2, 1, False))
+_add_counts = ArrayCode(_add, _kinds("by"))
+_set_states = ArrayCode(_set, _kinds("to"))
+_first_count = ArrayCode(_first, _kinds("found"))
 
 
-def _covered(shadow: Shadow, offsets: Array, access: Access) -> tuple[Array, int, int]:
-    """Byte offsets as compiled code reads them, the units of an access from each on, and their bytes."""
-    return np.ascontiguousarray(offsets, np.int64), max(access.size // shadow.unit, 1), shadow.unit
+class _Marks:
+    """A mark for each unit of some bytes. `marks`: the array of them. `unit`: bytes."""
+
+    unit: int
+    marks: Array
+
+    def _covered(self, offsets: Array, size: int) -> tuple[Array, int, int]:
+        return np.ascontiguousarray(offsets.reshape(-1), np.int64), max(size // self.unit, 1), self.unit
 
 
-def _clear(
-    frame: ThreadFrame, shadow: Shadow, entries: Array, access: Access, lanes: Array, offsets: Array, several: np.int64
-) -> bool:  # fmt: skip
-    """Whether no entry of the units of accesses can be of an access that nothing orders before the lanes' now."""
-    suspected = np.zeros(1, np.int64)
-    _suspect(
-        entries, *_covered(shadow, offsets, access), lanes, frame.number, frame.order.block_time, frame.grid.threads,
-        several, suspected,
-    )  # fmt: skip
-    return not suspected[0]
+class UnitCounts(_Marks):
+    """How much work in flight each unit belongs to."""
+
+    def __init__(self, size: int, unit: int) -> None:
+        self.unit, self.marks = unit, np.zeros(size // unit, np.int32)
+        self._sum = 0
+
+    def add(self, offsets: Array, size: int, by: int) -> None:
+        """Add `by` for accesses of `size` bytes at byte offsets, once for each time that an offset occurs."""
+        covered = self._covered(offsets, size)
+        self._sum += by * offsets.size * covered[1]
+        _add_counts(self.marks, *covered, by)
+
+    def first(self, offsets: Array, size: int) -> int:
+        """The number of the first access that touches a unit with a count; -1: none does."""
+        if not self._sum:
+            return -1
+        first_index = np.full(1, -1)
+        _first_count(self.marks, *self._covered(offsets, size), first_index)
+        return int(first_index[0])
 
 
-# accesses ----------------------------------------------------------------------------------------------------------
+class UnitStates(_Marks):
+    """A state of each unit, 0 for none, in an array of 32-bit integers that others may read and write too."""
 
+    def __init__(self, states: Array, unit: int) -> None:
+        self.unit, self.marks = unit, states
 
-def note_read(frame: ThreadFrame, step: Step, access: Access, lanes: Array, place: Place, buffer: Buffer) -> None:
-    """Record a read. Raises MemoryFault if another thread wrote the bytes and nothing orders the two."""
-    shadow = shadow_of(frame, buffer)
-    lanes = np.ascontiguousarray(lanes, np.int64)
-    me = frame.number[lanes][:, None]
-    since = frame.order.block_time[lanes][:, None]
-    if shadow.writers is not None and not _clear(frame, shadow, shadow.writers, access, lanes, place.offsets, _NONE):
-        entry = shadow.writers[shadow.units(place.offsets, access.size)]
-        bad = _unordered(frame, entry, me, since, lanes) & (entry >> _THREAD != me)
-        _refuse(frame, step, lanes, place, buffer, entry, bad, "reads", "wrote")
-    strong = _is_strong_read(frame, step)
-    if shadow.updaters is not None and not strong:
-        entry = shadow.updaters[shadow.units(place.offsets, access.size)]
-        bad = _unordered(frame, entry, me, since, lanes) & ((entry >> _THREAD != me) | (entry & _MIXED != 0))
-        _refuse(frame, step, lanes, place, buffer, entry, bad, "reads", "updated")
-    if step.node.opcode == "ldu" or "nc" in step.node.modifiers:
-        _refuse_stale(frame, step, lanes, place, buffer, shadow, shadow.units(place.offsets, access.size))
-    _judge(frame, step, shared_access.STRONG_READ if strong else shared_access.PLAIN_READ, access, lanes, place, buffer)
-    if strong:
-        _note_last(frame, shadow.made(STRONG_READERS), shadow.units(place.offsets, access.size), me, since)
-        return
-    threads, cluster = frame.grid.threads, frame.grid.threads * frame.grid.cluster_size
-    blocks = _NONE if frame.grid.synchronises else _BLOCKS
-    offsets, count, unit = _covered(shadow, place.offsets, access)
-    _note_readers(
-        shadow.made(READERS), offsets, count, unit, lanes, frame.number, frame.order.block_time, threads, cluster,
-        blocks, np.int64(frame.order.clock) & _TIME, np.empty(len(offsets) * count, np.int64),
-    )  # fmt: skip
+    def set(self, offsets: Array, size: int, to: int) -> None:
+        """Set the state of the units that accesses of `size` bytes at byte offsets touch."""
+        _set_states(self.marks, *self._covered(offsets, size), to)
 
-
-def note_finished_read(frame: ThreadFrame, access: Access, lanes: Array, offsets: Array, buffer: Buffer) -> None:
-    """Record that asynchronous copies of lanes have read until now what they began to read before."""
-    shadow = buffer.shadow
-    if shadow is None or shadow.readers is None:
-        return
-    # Of a unit that others have read since, the entry is theirs.
-    now = np.int64(frame.order.clock) & _TIME
-    by = np.ascontiguousarray(lanes, np.int64)
-    _finish_readers(shadow.readers, *_covered(shadow, offsets, access), by, frame.number, now)
-
-
-def check_bulk_read(frame: ThreadFrame, step: Step, lane: int, buffer: Buffer, offsets: Array) -> None:
-    """Raise MemoryFault if a lane's bulk copy reads bytes that a thread wrote and nothing orders before it, or no proxy
-    fence.
-
-    offsets: of all its bytes, or of one in each 16.
-    """
-    shadow = buffer.shadow
-    if shadow is None or (shadow.writers is None and shadow.updaters is None):
-        return
-    units = np.unique(offsets // shadow.unit)
-    lanes = np.array([lane])
-    me, since = frame.number[lanes][:, None], frame.order.block_time[lanes][:, None]
-    where = buffer.name or "global memory"
-    for entries in (shadow.writers, shadow.updaters):
-        if entries is not None:
-            entry = entries[units][None]
-            bad = _unordered(frame, entry, me, since, lanes, of_team=True) & (entry >> _THREAD != me)
-            if bad.any():
-                at = int(units[np.flatnonzero(bad[0])[0]]) * shadow.unit - buffer.residue
-                text = f"race: {frame.who(lane)} copies from {where} at offset {at}, which another thread wrote, and "
-                raise frame.fault(MemoryFault, step, text + "nothing orders them")
-    proxy = frame.proxies.get(id(buffer))
-    if proxy is None or not (states := proxy.states[units]).any():
-        return
-    units = units[states != 0]
-    team = lane // frame.order.team
-    lacking = proxy.lacking(lane, units, _writes_of_team(frame, shadow, units, team), of_warp=False)
-    if lacking.any():
-        at = int(units[np.flatnonzero(lacking)[0]]) * shadow.unit - buffer.residue
-        text = f"{frame.who(lane)} copies from {where} at offset {at}, which a thread wrote, and no "
-        raise frame.fault(MemoryFault, step, text + "fence.proxy.async lies between")
-
-
-def alone(frame: ThreadFrame, region: Any) -> AbstractContextManager[Any]:
-    """Held while an access to global memory is judged and recorded: blocks of other threads and forks wait."""
-    judged = frame.grid.races and isinstance(region, Buffer)
-    return shadow_of(frame, region).alone() if judged else nullcontext()
-
-
-def note_bulk_read(frame: ThreadFrame, lane: int, buffer: Buffer, offsets: Array, size: int) -> None:
-    """Record that a bulk copy reads rows of `size` bytes at offsets, for writes by other blocks.
-
-    Writes by the own cluster are not judged by it: a thread that has waited for the copy's mbarrier is behind the read.
-    """
-    shadow = shadow_of(frame, buffer)
-    first, covered = whole(offsets, size, shadow.unit)
-    if not covered:
-        return
-    readers, units = shadow.made(COPIES), shadow.units(first, covered)
-    cluster = int(frame.number[lane]) // (frame.grid.threads * frame.grid.cluster_size)
-    before = readers[units]
-    readers[units] = np.where((before == _NOBODY) | (before == cluster), cluster, _SEVERAL)
-
-
-def whole(offsets: Array, size: int, unit: int) -> tuple[Array, int]:
-    """The units that lie wholly in rows of bytes: the offsets of the first ones, and their bytes in each row.
-
-    Rows begin at the same distance from a unit, as the strides of tensors are multiples of 16.
-    """
-    first = -(-offsets // unit) * unit
-    return first, max(int(offsets[0] + size) // unit * unit - int(first[0]), 0)
-
-
-def _refuse_copied(
-    frame: ThreadFrame, step: Step, access: Access, lanes: Array, place: Place, buffer: Buffer, shadow: Shadow,
-    changes: Array,
-) -> None:  # fmt: skip
-    """Raise MemoryFault if lanes change bytes that a bulk copy of another block reads, in a kernel whose blocks do not
-    communicate."""
-    if frame.grid.synchronises or shadow.copies is None or not changes.any():
-        return
-    entry = shadow.copies[shadow.units(place.offsets, access.size)]
-    clusters = frame.number[lanes][:, None] // (frame.grid.threads * frame.grid.cluster_size)
-    bad = (entry != _NOBODY) & (entry != clusters) & changes[:, None]
-    if bad.any():
-        at = int(np.flatnonzero(bad.any(axis=1))[0])
-        where = f"{buffer.name or 'global memory'} at offset {int(place.offsets[at]) - buffer.residue}"
-        text = f"race: {frame.who(int(lanes[at]))} overwrites {where}, which a bulk copy of another block reads, and "
-        raise frame.fault(MemoryFault, step, text + "nothing orders them")
-
-
-def fence(frame: ThreadFrame, lanes: Array) -> None:
-    """Record a proxy fence by lanes: what they wrote to global memory, and what happened before them, is visible to the
-    async proxy for all that happens after the fence."""
-    order = frame.order
-    for buffer in frame.grid.memory.buffers:
-        proxy = frame.proxies.get(id(buffer))
-        if proxy is None:
-            continue
-        assert buffer.shadow is not None
-        proxy.settle()
-        units = np.flatnonzero(proxy.states)
-        for team in np.unique(lanes // order.team).tolist():
-            mine = lanes[lanes // order.team == team]
-            writes = _writes_of_team(frame, buffer.shadow, units, team)
-            some = np.unique(writes.at)  # nothing orders writes of another team
-            some = some[proxy.without(mine, units[some], np.full(len(some), team))]
-            if len(some):
-                proxy.fence(mine, units[some], _writes_of_team(frame, buffer.shadow, units[some], team))
-
-
-def _writes_of_team(frame: ThreadFrame, shadow: Shadow, units: Array, team: int) -> Writes:
-    """The last write and the last update of some units that threads of a team of the frame made."""
-    columns: list[tuple[Array, Array, Array]] = []
-    for entries in (shadow.writers, shadow.updaters):
-        if entries is not None:
-            lanes = (entries[units] >> _THREAD) - frame.number[0]
-            at = np.flatnonzero((lanes >= 0) & (lanes // frame.order.team == team))
-            columns.append((at, lanes[at], entries[units[at]] & _TIME))
-    return Writes(*(np.concatenate(column) for column in zip(*columns, strict=True)))
-
-
-def _unfenced(frame: ThreadFrame, buffer: Buffer, units: Array) -> None:
-    """Record that threads wrote units that a bulk copy may read."""
-    if frame.grid.copies_in_bulk:
-        if id(buffer) not in frame.proxies:
-            frame.proxies[id(buffer)] = ProxyFences(shadow_of(frame, buffer).count, frame.order)
-        frame.proxies[id(buffer)].wrote(units)
-
-
-def _refuse_stale(
-    frame: ThreadFrame, step: Step, lanes: Array, place: Place, buffer: Buffer, shadow: Shadow, units: Array
-) -> None:
-    """Raise MemoryFault for a load through a cache that no store updates, of bytes that the kernel wrote before.
-
-    PTX ISA, ld and ldu: `.nc` loads by a cache that is not coherent, `ldu` loads read-only data. No barrier helps.
-    """
-    written = np.zeros(units.shape, np.bool_) if shadow.writers is None else shadow.writers[units] >= 0
-    if shadow.updaters is not None:
-        written |= shadow.updaters[units] >= 0
-    if not written.any():
-        return
-    at = int(np.flatnonzero(written.any(axis=1))[0])
-    where = f"{buffer.name or 'global memory'} at offset {int(place.offsets[at]) - buffer.residue}"
-    load = "ldu" if step.node.opcode == "ldu" else "ld.nc"
-    message = f"reads {where} by {load}, which may give what was there before this kernel wrote it"
-    raise frame.fault(MemoryFault, step, f"{frame.who(int(lanes[at]))} {message}")
-
-
-def note_write(
-    frame: ThreadFrame, step: Step, access: Access, lanes: Array, place: Place, buffer: Buffer, changes: Array
-) -> None:
-    """Record a write. Raises MemoryFault if it changes bytes that another thread wrote or read, and nothing orders the
-    two.
-
-    changes: the lanes that write bytes different from those already there.
-    """
-    shadow = shadow_of(frame, buffer)
-    lanes = np.ascontiguousarray(lanes, np.int64)
-    _refuse_copied(frame, step, access, lanes, place, buffer, shadow, changes)
-    if changes.any():
-        me = frame.number[lanes][:, None]
-        since = frame.order.block_time[lanes][:, None]
-        if shadow.writers is not None and not _clear(
-            frame, shadow, shadow.writers, access, lanes, place.offsets, _NONE
-        ):
-            entry = shadow.writers[shadow.units(place.offsets, access.size)]
-            bad = _unordered(frame, entry, me, since, lanes) & (entry >> _THREAD != me) & changes[:, None]
-            _refuse(frame, step, lanes, place, buffer, entry, bad, "overwrites", "wrote")
-        both = _MIXED | _BLOCKS
-        if shadow.readers is not None and not _clear(frame, shadow, shadow.readers, access, lanes, place.offsets, both):
-            entry = shadow.readers[shadow.units(place.offsets, access.size)]
-            bad = _unordered(frame, entry, me, since, lanes)
-            bad &= (entry >> _THREAD != me) | (entry & (_MIXED | _BLOCKS) != 0)
-            _refuse(frame, step, lanes, place, buffer, entry, bad & changes[:, None], "overwrites", "read")
-        if shadow.updaters is not None:
-            entry = shadow.updaters[shadow.units(place.offsets, access.size)]
-            bad = _unordered(frame, entry, me, since, lanes) & ((entry >> _THREAD != me) | (entry & _MIXED != 0))
-            _refuse(frame, step, lanes, place, buffer, entry, bad & changes[:, None], "overwrites", "updated")
-        if shadow.strong_readers is not None:
-            entry = shadow.strong_readers[shadow.units(place.offsets, access.size)]
-            bad = _unordered(frame, entry, me, since, lanes) & ((entry >> _THREAD != me) | (entry & _MIXED != 0))
-            _refuse(frame, step, lanes, place, buffer, entry, bad & changes[:, None], "overwrites", "read")
-    _judge(frame, step, shared_access.PLAIN_WRITE, access, lanes, place, buffer, changes)
-    now = np.int64(frame.order.clock) & _TIME
-    _note_writers(shadow.made(WRITERS), *_covered(shadow, place.offsets, access), lanes, frame.number, now)
-    if frame.grid.copies_in_bulk and step.facts.proxy != "async":
-        _unfenced(frame, buffer, shadow.units(place.offsets, access.size))
-
-
-def note_update(frame: ThreadFrame, step: Step, access: Access, lanes: Array, place: Place, buffer: Buffer) -> None:
-    """Record an atomic operation; raises MemoryFault where another thread's store is not ordered with it."""
-    shadow = shadow_of(frame, buffer)
-    _refuse_copied(frame, step, access, lanes, place, buffer, shadow, np.ones(len(lanes), np.bool_))
-    units = shadow.units(place.offsets, access.size)
-    me = frame.number[lanes][:, None]
-    since = frame.order.block_time[lanes][:, None]
-    if shadow.writers is not None:
-        entry = shadow.writers[units]
-        bad = _unordered(frame, entry, me, since, lanes) & (entry >> _THREAD != me)
-        _refuse(frame, step, lanes, place, buffer, entry, bad, "updates", "wrote")
-    if shadow.readers is not None:
-        entry = shadow.readers[units]
-        bad = _unordered(frame, entry, me, since, lanes)
-        bad &= (entry >> _THREAD != me) | (entry & (_MIXED | _BLOCKS) != 0)
-        verb = "overwrites" if step.kind == "st" else "updates"
-        _refuse(frame, step, lanes, place, buffer, entry, bad, verb, "read")
-    _judge(frame, step, shared_access.STRONG_WRITE, access, lanes, place, buffer)
-    if step.facts.proxy != "async":
-        _unfenced(frame, buffer, units)
-    _note_last(frame, shadow.made(UPDATERS), units, me, since)
-
-
-def _note_last(frame: ThreadFrame, entries: Array, units: Array, me: Array, since: Array) -> None:
-    """Record the last of strong accesses that threads `me` make now."""
-    old = entries[units]
-    entries[units] = me << _THREAD | np.int64(frame.order.clock) & _TIME
-    # Several threads of a block since its last barrier: no later store by one of them is behind them all.
-    recent = (old >= 0) & ((old >> _THREAD) // frame.grid.threads == me // frame.grid.threads) & (old & _TIME >= since)
-    several = recent & ((old >> _THREAD != me) | (old & _MIXED != 0)) | (entries[units] >> _THREAD != me)
-    if several.any():
-        entries[units[several]] |= _MIXED
-
-
-# where other things than barriers of whole blocks order threads ------------------------------------------------------
-
-
-def _judge(
-    frame: ThreadFrame, step: Step, kind: int, access: Access, lanes: Array, place: Place, buffer: Buffer,
-    changes: Array | None = None,
-) -> None:  # fmt: skip
-    """Record an access of a kind of `shared_access` in a kernel with `beyond_block_barriers`.
-
-    Raises MemoryFault if it races with one of another thread of the block, or of the cluster. changes: the lanes that
-    store other bytes than those already there.
-    """
-    if not frame.grid.beyond_block_barriers:
-        return
-    table = frame.tables.get(id(buffer))
-    if table is None:
-        table = frame.tables[id(buffer)] = AccessTable(len(buffer.bytes), frame.grid.unit("global"), frame.order, True)
-    if not table.written and kind in (shared_access.PLAIN_READ, shared_access.STRONG_READ):
-        table.note(kind, place.offsets, access.size, lanes)  # no read races with reads
-        return
-    units = table.units(place.offsets, access.size)
-    before = table.rows_of(units)
-    bad = table.note(kind, place.offsets, access.size, lanes)
-    for at in np.flatnonzero(bad if changes is None else bad & changes).tolist():
-        lane = int(lanes[at])
-        for unit, row in zip(units[at].tolist(), before[at], strict=True):
-            unordered = _first_unordered(frame, table, row, lane, kind)
-            if unordered is None or (unordered[1] == "read" and _was_first_reader(frame, buffer, unit, lane)):
-                continue
-            other, did = unordered
-            verb = {shared_access.PLAIN_WRITE: "overwrites", shared_access.STRONG_WRITE: "updates"}.get(kind, "reads")
-            where = f"{buffer.name or 'global memory'} at offset {int(place.offsets[at]) - buffer.residue}"
-            text = f"race: {frame.who(lane)} {verb} {where}, which {frame.who(other)} {did}, and nothing orders them"
-            raise frame.fault(MemoryFault, step, text)
-
-
-def _first_unordered(
-    frame: ThreadFrame, table: AccessTable, row: Array, lane: int, kind: int
-) -> tuple[int, str] | None:
-    """A lane of the same block or cluster whose access, in a unit's row, nothing orders before a lane's, and what it
-    did."""
-    order = frame.order
-    team = lane // order.team
-    if row[shared_access.TEAM] != team + 1:
-        return None
-    # What other blocks do, outside a cluster, is judged in `consistency`.
-    near = int(order.member[lane]) // order.cluster
-    other = table.unordered(row, lane, kind, lambda member: member // order.cluster == near)
-    return None if other is None else (team * order.team + other[0], other[1])
-
-
-def _was_first_reader(frame: ThreadFrame, buffer: Buffer, unit: int, lane: int) -> bool:
-    """Whether a lane was the first of the threads that read a unit in one instruction, and no other one read it."""
-    assert buffer.shadow is not None
-    if buffer.shadow.readers is None:  # all reads were strong
-        return False
-    entry = int(buffer.shadow.readers[unit])
-    return entry >= 0 and entry >> _THREAD == int(frame.number[lane]) and not entry & int(_MIXED)
-
-
-_STRONG = frozenset({"relaxed", "acquire", "release"})
-
-
-def is_strong(frame: ThreadFrame, step: Step) -> bool:
-    """Whether a load or store is strong (ISA 8.3): two such accesses do not race.
-
-    They have no order by that. As nothing but chance decides which comes first, a relaxed load whose value decides
-    nothing (`data_loads`) counts as plain, and so do volatile accesses, except for loads for whose value a loop waits
-    (`awaited_loads`), the stores in a kernel with such loads, and volatile loads of global memory (`_is_strong_read`).
-    """
-    sem, grid = step.bound.modifiers.get("sem"), frame.grid
-    if sem == "volatile" and grid.awaited:
-        return step.kind == "st" or step.node.offset in grid.awaited
-    return sem in _STRONG and step.node.offset not in grid.data_loads
-
-
-def _is_strong_read(frame: ThreadFrame, step: Step) -> bool:
-    """Whether a load is strong, or volatile: such loads may wait for atomic operations."""
-    volatile = step.bound.modifiers.get("sem") == "volatile" and step.node.offset not in frame.grid.data_loads
-    return volatile or is_strong(frame, step)
-
-
-def _unordered(
-    frame: ThreadFrame, entry: Array, me: Array, since: Array, lanes: Array, of_team: bool = False
-) -> Array:  # fmt: skip
-    """Whether nothing orders the access in an entry before the current access of threads `me`.
-
-    of_team: also of threads of the own block or cluster where `_judge` decides them.
-    """
-    order, thread, time = frame.order, entry >> _THREAD, entry & _TIME
-    near = thread // frame.grid.threads == me // frame.grid.threads
-    unordered: Array = (entry >= 0) & (~(near & (time < since)) | (entry & _BLOCKS != 0))
-    if not unordered.any():
-        return unordered
-    # What blocks outside a cluster do is judged in `consistency`.
-    beside = thread // order.cluster == me // order.cluster
-    if beside.any():
-        bound = order.components(lanes, np.where(beside & unordered, thread % order.team, 0))
-        if order.used == 1:  # only barriers of whole blocks ordered threads, so this holds for all readers
-            bound = np.where(near & (entry & _MIXED != 0), since, bound)
-        unordered &= ~(beside & (time < bound)) | (entry & _BLOCKS != 0)
-    if frame.grid.synchronises:
-        unordered &= beside
-    if frame.grid.beyond_block_barriers and not of_team:
-        unordered &= ~beside
-    return unordered
-
-
-def _refuse(
-    frame: ThreadFrame, step: Step, lanes: Array, place: Place, buffer: Buffer, entry: Array, bad: Array,
-    verb: str, before: str,
-) -> None:  # fmt: skip
-    if not bad.any():
-        return
-    at = int(np.flatnonzero(bad.any(axis=1))[0])
-    word = int(entry[at][np.flatnonzero(bad[at])[0]])
-    thread, threads = word >> _THREAD, frame.grid.threads
-    if thread == int(frame.number[lanes[at]]) or (before == "updated" and word & int(_MIXED)):
-        other = "which other blocks" if word & int(_BLOCKS) else "which other threads of its block"
-    else:
-        block = frame.grid.coordinates(thread // threads)
-        other = f"which thread {thread % threads} of block {block}"
-    where = f"{buffer.name or 'global memory'} at offset {int(place.offsets[at]) - buffer.residue}"
-    text = f"race: {frame.who(int(lanes[at]))} {verb} {where}, {other} {before}, and nothing orders them"
-    raise frame.fault(MemoryFault, step, text)
+    def first(self, offsets: Array, size: int) -> int:
+        """The number of the first access that touches a unit with a state; -1: none does."""
+        first_index = np.full(1, -1)
+        _first_count(self.marks, *self._covered(offsets, size), first_index)
+        return int(first_index[0])

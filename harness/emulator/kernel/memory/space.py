@@ -18,10 +18,10 @@ import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from ptxdiff.emulator.binding.program import ReadSlot
-from ptxdiff.emulator.kernel.memory import shared_access
+from ptxdiff.emulator.kernel.memory import races
 from ptxdiff.emulator.kernel.memory.happens_before import HappensBefore
 from ptxdiff.emulator.kernel.memory.proxy_fences import UNFENCED, ProxyFences, Writes
-from ptxdiff.emulator.kernel.memory.shared_access import UnitStates
+from ptxdiff.emulator.kernel.memory.races import UnitStates
 from ptxdiff.emulator.machine import forks
 from ptxdiff.emulator.numeric.vectorise import UNSIGNED, Array
 
@@ -45,11 +45,11 @@ RANK_BITS = 24
 
 _KINDS = WRITERS, READERS, UPDATERS, STRONG_READERS, COPIES = range(5)
 """Kinds of entries of a `Shadow`."""
-_WRITING = (shared_access.PLAIN_WRITE, shared_access.STRONG_WRITE, shared_access.LANDING)
+_WRITING = (races.PLAIN_WRITE, races.STRONG_WRITE, races.LANDING)
 _CONFLICTS = (
-    (shared_access.UPDATED, "updated", (shared_access.PLAIN_READ, shared_access.PLAIN_WRITE)),
-    (shared_access.READ, "read", (shared_access.PLAIN_WRITE, shared_access.STRONG_WRITE)),
-    (shared_access.READ_STRONGLY, "read", (shared_access.PLAIN_WRITE,)),
+    (races.UPDATED, "updated", (races.PLAIN_READ, races.PLAIN_WRITE)),
+    (races.READ, "read", (races.PLAIN_WRITE, races.STRONG_WRITE)),
+    (races.READ_STRONGLY, "read", (races.PLAIN_WRITE,)),
 )
 """Columns of a unit's row, what the members of each did, and the kinds of access that conflict with it."""
 _NEVER = 1 << 62
@@ -278,7 +278,7 @@ class GlobalMemory:
 
 
 class AccessTable:
-    """The last accesses to each unit of some bytes, by which races are found (`shared_access`).
+    """The last accesses to each unit of some bytes, by which races are found (`races`).
 
     size: bytes, a multiple of 16. `unit`: the size of the program's smallest access. `order`: what the frame's lanes
     know of each other. `exact`: whether anything may order fewer threads than a block.
@@ -293,8 +293,8 @@ class AccessTable:
         self._written_at = -1
         """The time of the last one; `_NEVER` where asynchronous work wrote, which no barrier of threads orders."""
         # Rows of chunks, and then of the units of those that are or were split, each from its entry in `_parts` on.
-        chunks = size // shared_access.CHUNK
-        self.accesses = np.zeros((chunks, shared_access.FIELDS), np.int32)
+        chunks = size // races.CHUNK
+        self.accesses = np.zeros((chunks, races.FIELDS), np.int32)
         self._split = np.zeros(chunks, np.uint8)
         self._parts = np.zeros(chunks, np.int64)
         self._rows = chunks
@@ -315,9 +315,9 @@ class AccessTable:
         if kind in _WRITING:
             self.written = True
             self._written_at = max(self._written_at, _NEVER if agent >= 0 else order.clock)
-        if count * self.unit < shared_access.CHUNK:
-            self._make_parts(offsets // shared_access.CHUNK)
-        if self.exact and kind not in (shared_access.FOREIGN, shared_access.ANYBODY):
+        if count * self.unit < races.CHUNK:
+            self._make_parts(offsets // races.CHUNK)
+        if self.exact and kind not in (races.FOREIGN, races.ANYBODY):
             self._make_room(self._slots_for(kind, offsets, count))
         where, by = (np.ascontiguousarray(x, np.int64) for x in (offsets, lanes))
         vectors = (
@@ -331,11 +331,11 @@ class AccessTable:
             self.exact,
         )
         held = (order.clock, self.accesses, self._split, self._parts, self._sets, self._free)
-        shared_access.note(kind, where, self.unit, count, agent, by, *vectors, *held, bad)
+        races.note(kind, where, self.unit, count, agent, by, *vectors, *held, bad)
         return bad
 
     def note(self, kind: int, offsets: Array, size: int, lanes: Array) -> Array:
-        """Record accesses of a kind of `shared_access`; returns which lanes race."""
+        """Record accesses of a kind of `races`; returns which lanes race."""
         return self._note(kind, offsets, size, lanes)
 
     def members_of(self, row: Array, column: int) -> Iterator[tuple[int, int]]:
@@ -356,8 +356,8 @@ class AccessTable:
         others: whether a member counts.
         """
         earlier: list[tuple[int, int, str]] = []
-        if row[shared_access.WRITER]:
-            earlier.append((int(row[shared_access.WRITER]) - 1, int(row[shared_access.WRITTEN]), "wrote"))
+        if row[races.WRITER]:
+            earlier.append((int(row[races.WRITER]) - 1, int(row[races.WRITTEN]), "wrote"))
         for column, did, kinds in _CONFLICTS:
             if kind in kinds:
                 earlier += ((member, time, did) for member, time in self.members_of(row, column))
@@ -373,19 +373,19 @@ class AccessTable:
         new = chunks[self._parts[chunks] == 0]
         if not len(new):
             return
-        new, per = np.unique(new), shared_access.CHUNK // self.unit
+        new, per = np.unique(new), races.CHUNK // self.unit
         self._parts[new] = self._rows + per * np.arange(len(new))
         self._rows += per * len(new)
         if self._rows > len(self.accesses):
             # By moving pages, if large. The new rows are written with zeros, so they are not as many as all chunks'.
             room = 2 * self._rows - len(self._parts)
-            self.accesses.resize((room, shared_access.FIELDS), refcheck=False)
+            self.accesses.resize((room, races.FIELDS), refcheck=False)
 
     def _slots_for(self, kind: int, offsets: Array, count: int) -> int:
         """The most slots that accesses of `count` units may take."""
-        per = shared_access.CHUNK // self.unit
-        chunks = offsets // shared_access.CHUNK
-        recorded = 0 if kind in (shared_access.PLAIN_WRITE, shared_access.LANDING) else len(offsets)
+        per = races.CHUNK // self.unit
+        chunks = offsets // races.CHUNK
+        recorded = 0 if kind in (races.PLAIN_WRITE, races.LANDING) else len(offsets)
         if not recorded and count >= per:
             return 0
         if count > per:
@@ -394,7 +394,7 @@ class AccessTable:
         if count >= per:
             return recorded * (count if parted.any() else count // per)
         held = self.accesses[np.unique(chunks[~parted])]
-        several = int((held[:, shared_access.SETS] == -1).sum())
+        several = int((held[:, races.SETS] == -1).sum())
         return recorded * count + several * (per - 1)
 
     def _make_room(self, more: int) -> None:
@@ -415,7 +415,7 @@ class AccessTable:
 
     def rows_of(self, units: Array) -> Array:
         """The rows of `accesses` of some units."""
-        per = shared_access.CHUNK // self.unit
+        per = races.CHUNK // self.unit
         chunks = units // per
         found: Array = self.accesses[np.where(self._split[chunks] != 0, self._parts[chunks] + units % per, chunks)]
         return found
@@ -425,7 +425,7 @@ class Shared(AccessTable):
     """The shared memory of the blocks (CTAs) of one frame, one after the other, with the accesses to each unit.
 
     `unit`: the size of the program's smallest access. `order`: the order of the frame's lanes, which decides
-    whether two accesses race (`shared_access`).
+    whether two accesses race (`races`).
     """
 
     def __init__(self, blocks: int, size: int, unit: int, races: bool, order: HappensBefore) -> None:
@@ -446,7 +446,7 @@ class Shared(AccessTable):
 
         strong: by volatile, relaxed or acquire loads, which do not race with atomic operations.
         """
-        kind = shared_access.STRONG_READ if strong else shared_access.PLAIN_READ
+        kind = races.STRONG_READ if strong else races.PLAIN_READ
         return self._note(kind, offsets, size, lanes)
 
     def note_write(self, offsets: Array, size: int, lanes: Array, changes: Array, *, landing: bool = False) -> Array:
@@ -457,19 +457,19 @@ class Shared(AccessTable):
         """
         if not landing:
             self._states.set(offsets, size, UNFENCED)
-        return self._note(shared_access.PLAIN_WRITE, offsets, size, lanes) & changes
+        return self._note(races.PLAIN_WRITE, offsets, size, lanes) & changes
 
     def note_update(self, offsets: Array, size: int, lanes: Array) -> Array:
         """Record atomic operations and strong stores; which lanes meet plain accesses of others that nothing orders."""
         self._states.set(offsets, size, UNFENCED)
-        return self._note(shared_access.STRONG_WRITE, offsets, size, lanes)
+        return self._note(races.STRONG_WRITE, offsets, size, lanes)
 
     def note_landing(self, offsets: Array, size: int, lanes: Array, agent: int = -1) -> None:
         """Record the writes of asynchronous copies when they are complete. agent: who wrote, if not the lanes.
 
         No proxy fence is required after them. The ISA requires one after cp.async too, but Triton 3.6 never writes it.
         """
-        self._note(shared_access.LANDING, offsets, size, lanes, agent)
+        self._note(races.LANDING, offsets, size, lanes, agent)
         self.note_proxy_write(offsets, size)
 
     def note_proxy_write(self, offsets: Array, size: int) -> None:
@@ -478,15 +478,15 @@ class Shared(AccessTable):
 
     def note_finished_read(self, offsets: Array, size: int, lanes: Array, member: int) -> None:
         """Record that asynchronous work of lanes, with the number `member`, has read until now."""
-        self._note(shared_access.LANDED, offsets, size, lanes, member)
+        self._note(races.LANDED, offsets, size, lanes, member)
 
     def written_by_others(self, offsets: Array, size: int, lanes: Array) -> Array:
         """Which accesses read what a warp other than the lane's own wrote, and nothing orders before the lane."""
-        return self._read_alone(shared_access.FOREIGN, offsets, size, lanes)
+        return self._read_alone(races.FOREIGN, offsets, size, lanes)
 
     def written_by_anybody(self, offsets: Array, size: int, lanes: Array) -> Array:
         """`written_by_others` of the lane's warp, and of another warp with the same vector clock."""
-        return self._read_alone(shared_access.ANYBODY, offsets, size, lanes)
+        return self._read_alone(races.ANYBODY, offsets, size, lanes)
 
     def _read_alone(self, kind: int, offsets: Array, size: int, lanes: Array) -> Array:
         """Which reads that are not recorded race."""
@@ -518,7 +518,7 @@ class Shared(AccessTable):
             for lane in lanes:
                 unfenced[some] |= self._proxy.lacking(lane, flat[some], writes, of_warp)
         if self._addresses and not addresses and unfenced.any():
-            written = self.rows_of(flat)[..., shared_access.WRITTEN]
+            written = self.rows_of(flat)[..., races.WRITTEN]
             for unit, time in self._addresses.items():
                 unfenced &= (flat != unit) | (written != time)
         rows: Array = unfenced.reshape(units.shape).any(axis=1)
@@ -528,10 +528,10 @@ class Shared(AccessTable):
         """The last plain write of each unit, and the strong writes since."""
         rows, team = self.rows_of(units), self.order.team
         # Writers beyond the team's threads are copies that landed.
-        writers = rows[:, shared_access.WRITER]
+        writers = rows[:, races.WRITER]
         at = np.flatnonzero((writers > 0) & (writers <= team))
-        member, time = writers[at].astype(np.int64) - 1, rows[at, shared_access.WRITTEN]
-        updated = np.flatnonzero(rows[:, shared_access.UPDATED])
+        member, time = writers[at].astype(np.int64) - 1, rows[at, races.WRITTEN]
+        updated = np.flatnonzero(rows[:, races.UPDATED])
         if len(updated):
             strong = np.array([(i, *one) for i in updated.tolist() for one in self._updaters(rows[i])])
             at, member, time = (np.append(*both) for both in zip((at, member, time), strong.T, strict=True))
@@ -543,15 +543,15 @@ class Shared(AccessTable):
 
     def _updaters(self, row: Array) -> Iterator[tuple[int, int]]:
         """The members whose strong writes a row has; all of the team, where it only says that there are several."""
-        if row[shared_access.UPDATED] == -2:
-            return ((member, int(row[shared_access.UPDATED + 2])) for member in range(self.order.team))
-        return self.members_of(row, shared_access.UPDATED)
+        if row[races.UPDATED] == -2:
+            return ((member, int(row[races.UPDATED + 2])) for member in range(self.order.team))
+        return self.members_of(row, races.UPDATED)
 
     def fence(self, lanes: Array) -> None:
         """Record a proxy fence by lanes: what they wrote, and what happened before them, is visible to the async proxy
         for all that happens after the fence."""
         self._proxy.settle()
-        states, per = self._proxy.states, shared_access.CHUNK // self.unit
+        states, per = self._proxy.states, races.CHUNK // self.unit
         here = np.zeros(self.blocks * self.order.threads // self.order.team, np.bool_)
         here[lanes // self.order.team] = True
         # The units of a chunk that is not split have one state: the first stands for all.

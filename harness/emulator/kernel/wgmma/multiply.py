@@ -18,7 +18,7 @@ from ptxdiff.emulator.errors import ExecutionError, MemoryFault, OperandError
 from ptxdiff.emulator.isa.forms import Bound
 from ptxdiff.emulator.kernel.builder import KernelBuilder
 from ptxdiff.emulator.kernel.frame import KernelFrame
-from ptxdiff.emulator.kernel.memory import races
+from ptxdiff.emulator.kernel.memory import global_races as races
 from ptxdiff.emulator.kernel.memory.access import elements
 from ptxdiff.emulator.kernel.memory.space import SHARED_BASE
 from ptxdiff.emulator.kernel.tensor_cores import Arithmetic

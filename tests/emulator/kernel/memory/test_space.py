@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ptxdiff.emulator.kernel.memory.shared_access import UnitCounts, UnitStates
+from ptxdiff.emulator.kernel.memory.races import UnitCounts, UnitStates
 from ptxdiff.emulator.kernel.memory.space import gather, scatter
 
 SIGNALLING = [0x7FF0000000000001, 0xFFF4000000000000, 0x7F8000017F800001]
