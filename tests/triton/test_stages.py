@@ -12,8 +12,7 @@ import triton.backends.nvidia.compiler as nvidia
 
 from ptxdiff.processes.pool import Pool
 from ptxdiff.triton import compile as compiling
-from ptxdiff.triton import lower
-from ptxdiff.triton import lower as lowering
+from ptxdiff.triton import stages
 from ptxdiff.triton.compile import compile_kernel
 from ptxdiff.triton.diagnostics import Refusal
 from ptxdiff.triton.elementwise import Elementwise, InlineAsm, PlainFunction
@@ -33,22 +32,22 @@ def spec(name: str = "multiply_add", constants: tuple[object, ...] = (), target:
 @pytest.fixture
 def front(monkeypatch):
     """Counts how often a kernel was read from its function by the test's own process."""
-    lower.forget()
-    monkeypatch.setattr(lower, "nothing_written", lambda: True)
-    monkeypatch.setattr(lowering, "forget_output", lambda: None)
-    make, read = lowering.ASTSource.make_ir, []
+    stages.forget()
+    monkeypatch.setattr(stages, "nothing_written", lambda: True)
+    monkeypatch.setattr(stages, "forget_output", lambda: None)
+    make, read = stages.ASTSource.make_ir, []
 
     def counted(self, *arguments):
         read.append(self.fn)
         return make(self, *arguments)
 
-    monkeypatch.setattr(lowering.ASTSource, "make_ir", counted)
+    monkeypatch.setattr(stages.ASTSource, "make_ir", counted)
     yield read
-    lower.forget()
+    stages.forget()
 
 
 def both(kernel: KernelSpec) -> list[str]:
-    return [lowering.lower(replace(kernel, enable_fp_fusion=f)).ptx for f in (False, True)]
+    return [stages.lower(replace(kernel, enable_fp_fusion=f)).ptx for f in (False, True)]
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100a"])
@@ -56,8 +55,8 @@ def test_shared_stages_give_the_same_ptx_as_separate_compilations(front, target)
     kernel = spec(target=target)
     shared = both(kernel)
     assert len(front) == 1
-    lower.forget()
-    alone = lowering.lower(replace(kernel, enable_fp_fusion=True))
+    stages.forget()
+    alone = stages.lower(replace(kernel, enable_fp_fusion=True))
     assert shared[1] == alone.ptx != shared[0]
     assert "fma.rn.f32" in shared[1]
     assert "fma.rn.f32" not in shared[0]
@@ -65,11 +64,11 @@ def test_shared_stages_give_the_same_ptx_as_separate_compilations(front, target)
 
 def test_shared_stages_give_the_same_metadata(front):
     kernel = replace(spec(), enable_fp_fusion=True)
-    lowering.lower(replace(kernel, enable_fp_fusion=False))
-    shared = lowering.lower(kernel)
+    stages.lower(replace(kernel, enable_fp_fusion=False))
+    shared = stages.lower(kernel)
     assert len(front) == 1
-    lower.forget()
-    assert shared == lowering.lower(kernel)
+    stages.forget()
+    assert shared == stages.lower(kernel)
 
 
 READS = {
@@ -102,7 +101,7 @@ def test_options_that_the_backend_derives_from_contraction_share_nothing(front, 
     parse = BACKEND.parse_options
 
     def derived(self, given):
-        return parse(self, {**given, "num_stages": 2 + given[lower.CONTRACTION]})
+        return parse(self, {**given, "num_stages": 2 + given[stages.CONTRACTION]})
 
     monkeypatch.setattr(BACKEND, "parse_options", derived)
     both(spec())
@@ -111,21 +110,21 @@ def test_options_that_the_backend_derives_from_contraction_share_nothing(front, 
 
 @pytest.mark.parametrize("other", [spec("powers", (3,)), spec("powers", (2, -0.0)), spec("reciprocal")])
 def test_other_kernels_share_nothing(front, other):
-    lowering.lower(spec("powers", (2, 0.0)))
-    alone = lowering.lower(other).ptx
+    stages.lower(spec("powers", (2, 0.0)))
+    alone = stages.lower(other).ptx
     assert len(front) == 2
-    lower.forget()
-    assert lowering.lower(other).ptx == alone
+    stages.forget()
+    assert stages.lower(other).ptx == alone
 
 
 def test_a_function_that_was_made_again_shares_nothing(front, monkeypatch):
     """After a file is executed again, its functions may be on other lines, which PTX names, though their digests are
     equal."""
-    load = lowering.load
+    load = stages.load
     again = sample_kernels.triton.jit(sample_kernels.multiply_add.fn)
-    lowering.lower(spec())
-    monkeypatch.setattr(lowering, "load", lambda ref, held=None: again if "multiply" in ref.qualname else load(ref))
-    lowering.lower(replace(spec(), enable_fp_fusion=True))
+    stages.lower(spec())
+    monkeypatch.setattr(stages, "load", lambda ref, held=None: again if "multiply" in ref.qualname else load(ref))
+    stages.lower(replace(spec(), enable_fp_fusion=True))
     assert len(front) == 2
 
 
@@ -139,14 +138,14 @@ def test_warnings_are_given_for_each(front, monkeypatch):
     monkeypatch.setattr(BACKEND, "make_ttir", staticmethod(warning))
     for fused in (False, True):
         with pytest.warns(UserWarning, match="odd"):
-            lowering.lower(replace(spec(), enable_fp_fusion=fused))
+            stages.lower(replace(spec(), enable_fp_fusion=fused))
     assert len(front) == 1
 
 
 def test_a_later_stage_does_not_change_the_shared_text(front):
-    first = lowering.lower(spec())
-    lowering.lower(replace(spec(), enable_fp_fusion=True))
-    assert lowering.lower(spec()) == first
+    first = stages.lower(spec())
+    stages.lower(replace(spec(), enable_fp_fusion=True))
+    assert stages.lower(spec()) == first
     assert len(front) == 1
 
 
@@ -155,7 +154,7 @@ def test_output_of_a_stage_is_repeated_for_each_kernel(front, monkeypatch, capfd
     """Output on standard error means a refusal, and the other kernel must be refused too."""
     monkeypatch.undo()
     read = []
-    lower.forget()
+    stages.forget()
     make = BACKEND.make_ttgir
 
     def saying(*arguments):
@@ -165,7 +164,7 @@ def test_output_of_a_stage_is_repeated_for_each_kernel(front, monkeypatch, capfd
 
     monkeypatch.setattr(BACKEND, "make_ttgir", staticmethod(saying))
     for fused in (False, True):
-        lowering.lower(replace(spec(), enable_fp_fusion=fused))
+        stages.lower(replace(spec(), enable_fp_fusion=fused))
         assert capfd.readouterr().err.encode() == says
     assert len(read) == times
 
@@ -194,9 +193,9 @@ ADD = Elementwise(InlineAsm("add.f32 $0, $1, $1;", "=f,f"), ("fp32",), ("fp32",)
 
 @pytest.mark.parametrize("mutant", ["text", "function"])
 def test_mutants_share_nothing(front, mutant):
-    held = {ADD.function: lowering.load(ADD.function)} if mutant == "function" else None
+    held = {ADD.function: stages.load(ADD.function)} if mutant == "function" else None
     swap = compiling.AsmSwap(marked("add.f32 $0, $1, $1;"), "=f,f", "mul.f32 $0, $1, $1;", "=f,f")
     swaps = (swap,) if mutant == "text" else ()
     for fused in (False, True):
-        lowering.lower(replace(ADD, swaps=swaps, enable_fp_fusion=fused), held)
+        stages.lower(replace(ADD, swaps=swaps, enable_fp_fusion=fused), held)
     assert len(front) == 2

@@ -8,8 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from ptxdiff.triton import lower
-from ptxdiff.triton import lower as lowering
+from ptxdiff.triton import stages
 from ptxdiff.triton.elementwise import Elementwise, PlainFunction
 from ptxdiff.triton.spec import FunctionRef, KernelSpec
 from tests.triton import sample_kernels
@@ -36,9 +35,9 @@ KERNELS = {
 @pytest.fixture(autouse=True)
 def compiled_here(monkeypatch):
     """Compile in the test's own process, and share no stages between kernels."""
-    lower.forget()
-    monkeypatch.setattr(lower, "nothing_written", lambda: False)
-    monkeypatch.setattr(lowering, "forget_output", lambda: None)
+    stages.forget()
+    monkeypatch.setattr(stages, "nothing_written", lambda: False)
+    monkeypatch.setattr(stages, "forget_output", lambda: None)
 
 
 def changed(tree: ast.AST, text: str) -> list[str]:
@@ -58,10 +57,10 @@ def _dumped(text: str) -> str:
 
 def test_compilations_leave_the_trees_as_they_were(parsed):
     for kernel in KERNELS.values():
-        lowering.lower(kernel)
+        stages.lower(kernel)
     met = list(parsed)
     assert len(met) >= 8  # the kernels, the template's functions, and those of Triton that they call
-    with lower.parsed_once():
+    with stages.parsed_once():
         for function in met:
             assert changed(function.parse(), function.src) == []
     assert parsed == met  # these are the trees that the compilations used
@@ -96,42 +95,42 @@ def test_a_change_of_a_tree_is_detected(change):
 
 def test_a_kept_tree_gives_the_same_kernel(monkeypatch):
     for kernel in KERNELS.values():  # whose trees are then kept
-        lowering.lower(kernel)
-    kept = {name: lowering.lower(kernel) for name, kernel in KERNELS.items()}
-    monkeypatch.setattr(lowering, "parsed_once", nullcontext)
-    assert {name: lowering.lower(kernel) for name, kernel in KERNELS.items()} == kept
+        stages.lower(kernel)
+    kept = {name: stages.lower(kernel) for name, kernel in KERNELS.items()}
+    monkeypatch.setattr(stages, "parsed_once", nullcontext)
+    assert {name: stages.lower(kernel) for name, kernel in KERNELS.items()} == kept
 
 
 @pytest.fixture
 def parsed(monkeypatch):
     """The functions that Triton parses."""
-    functions: list[lower.JITFunction] = []
-    parse = lower.JITFunction.parse
+    functions: list[stages.JITFunction] = []
+    parse = stages.JITFunction.parse
 
     def noted(function):
         functions.append(function)
         return parse(function)
 
-    monkeypatch.setattr(lower.JITFunction, "parse", noted)
+    monkeypatch.setattr(stages.JITFunction, "parse", noted)
     yield functions
-    lower.forget()
+    stages.forget()
 
 
-def names(functions: list[lower.JITFunction]) -> list[str]:
+def names(functions: list[stages.JITFunction]) -> list[str]:
     return [f.__name__ for f in functions]
 
 
 def test_a_function_is_parsed_once(parsed):
-    lowering.lower(KERNELS["powers"])
+    stages.lower(KERNELS["powers"])
     assert names(parsed).count("powers") == 1
-    lowering.lower(KERNELS["fewer powers"])
+    stages.lower(KERNELS["fewer powers"])
     assert names(parsed).count("powers") == 1
     assert len(parsed) == len(set(names(parsed)))
 
 
 def test_a_function_with_another_source_is_parsed_again(parsed):
-    function = lower.JITFunction(sample_kernels.negated.fn)
-    with lower.parsed_once():
+    function = stages.JITFunction(sample_kernels.negated.fn)
+    with stages.parsed_once():
         before = function.parse()
         function._unsafe_update_src(function.src.replace("-x", "x"))
         after = function.parse()
@@ -141,26 +140,26 @@ def test_a_function_with_another_source_is_parsed_again(parsed):
 
 
 def test_triton_parses_by_itself_afterwards():
-    own = lower.JITFunction.parse
+    own = stages.JITFunction.parse
     inside = []
 
     def fail():
-        inside.append(lower.JITFunction.parse)
+        inside.append(stages.JITFunction.parse)
         raise KeyError
 
-    with pytest.raises(KeyError), lower.parsed_once():
+    with pytest.raises(KeyError), stages.parsed_once():
         fail()
     assert inside != [own]
-    assert lower.JITFunction.parse is own
+    assert stages.JITFunction.parse is own
 
 
 def test_a_build_by_name_and_a_fork_parse_by_themselves(parsed):
     kernel = spec("negated")
     for _ in range(2):
-        lowering.lower(kernel, {FunctionRef.of(sample_kernels.negated): sample_kernels.negated})
-        lowering.lower(replace(kernel, compiler="tlx"))
+        stages.lower(kernel, {FunctionRef.of(sample_kernels.negated): sample_kernels.negated})
+        stages.lower(replace(kernel, compiler="tlx"))
     met = names(parsed).count("negated")
     assert met >= 4
-    with lower.parsed_once():
+    with stages.parsed_once():
         sample_kernels.negated.parse()
     assert names(parsed).count("negated") == met + 1  # no tree was kept
