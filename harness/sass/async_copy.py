@@ -235,7 +235,7 @@ def _copy(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
             else:
                 rows = global_rows(machine, instruction, _wide(machine, source, warp) + steps, _CHUNK)
             for near, barrier in _ends(machine, instruction, to, warp, ranks if way == "to several" else None):
-                places = shared.places(instruction, near + steps, _CHUNK, threads, reaches=way != "from global")
+                places = shared.places(instruction, near + steps, _CHUNK, threads, reaches=True)
                 shared.store(instruction, places, rows, threads)
                 _arrived(machine, instruction, barrier, warp, places)
 
@@ -389,7 +389,7 @@ def _box_copy(instruction: MachineInstruction, code: MachineCode) -> MachineStep
                 if ranks is not None and ranks & 0xFFFF:
                     raise Unsupported(f"{instruction.text}: what the lower half of its mask says is not known")
                 for near, barrier in _ends(machine, instruction, box, warp, None if ranks is None else ranks >> 16):
-                    places = shared.places(instruction, swizzled(found, near), _CHUNK, threads, reaches=several)
+                    places = shared.places(instruction, swizzled(found, near), _CHUNK, threads, reaches=True)
                     shared.store(instruction, places, data.reshape(-1, _CHUNK), threads)
                     _arrived(machine, instruction, barrier, warp, places)
             else:

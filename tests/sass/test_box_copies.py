@@ -89,6 +89,28 @@ def test_a_box_for_several_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
         _copied("sass", "sm_90a", 3, 2, text=SEVERAL, grid=2)
 
 
+ANOTHER = (
+    KERNEL.replace(".s32 first)", ".s32 first) .reqnctapercluster 2")
+    .replace(".reg .pred p, q;", ".reg .pred p, q; .reg .b32 c, d;")
+    .replace("bar.sync 0;", BOTH)
+    .replace(
+        "@p cp.async.bulk.tensor.2d.shared",
+        "mov.u32 n, %cluster_ctarank; add.u32 f, f, n; xor.b32 n, n, 1; mapa.shared::cluster.u32 c, v, n;"
+        "mapa.shared::cluster.u32 d, a, n; @p\ncp.async.bulk.tensor.2d.shared",
+    )
+    .replace("bytes [v], [gx, {{f, f}}], [a];", "bytes [c], [gx, {{f, f}}], [d];")
+    .replace("[gy, {{f, f}}], [v]", "[gy, {{f, n}}], [v]")
+    .replace("add.u32 f, f, 1;", "add.u32 f, f, 1; mov.u32 n, %ctaid.x; mad.lo.u32 n, n, 16, f;")
+)
+
+
+def test_a_box_for_another_block() -> None:
+    wanted = _copied("ptx", "sm_90a", 3, 2, text=ANOTHER, grid=2)
+    assert wanted[4].any()
+    assert (wanted[4] != wanted[20]).any()
+    np.testing.assert_array_equal(_copied("sass", "sm_90a", 3, 2, text=ANOTHER, grid=2), wanted)
+
+
 def test_a_planted_swizzle_gives_other_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted, right = _copied("ptx", "sm_90a", 3, 2), async_copy.swizzled
     monkeypatch.setattr(async_copy, "swizzled", lambda found, start: right(found, start)[::-1])

@@ -61,6 +61,10 @@ BODIES = {
     "bulk": INIT.format(count=1) + "@first mbarrier.arrive.expect_tx.shared.b64 _, [bar], 256; fence.proxy.async;"
     f"{SYNC} @first cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [far+512], [own], 256,"
     "[farbar];" + WAIT + f"ld.shared.u32 x, [own+512]; {SYNC}",
+    "bulk from global": INIT.format(count=1) + "@first mbarrier.arrive.expect_tx.shared.b64 _, [bar], 256;"
+    "fence.proxy.async; ld.param.u64 p, [in]; shl.b32 v, rank, 8; cvt.u64.u32 q, v; add.u64 p, p, q;"
+    f"{SYNC} @first cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [far], [p], 256, [farbar];" + WAIT
+    + f"ld.shared.u32 x, [own]; {SYNC}",
     "several": INIT.format(count=1) + "@first mbarrier.arrive.expect_tx.shared.b64 _, [bar], 512; fence.proxy.async;"
     "ld.param.u64 p, [in]; shl.b32 v, rank, 8; cvt.u64.u32 q, v; add.u64 p, p, q; shr.u32 v, rank, 1; setp.eq.u32 done,"
     "v, 0; and.pred first, first, done; mov.u32 v, data; add.u32 v, v, rank; mad.lo.u32 v, rank, 255, v;"
