@@ -6,7 +6,8 @@ driver's words in constant bank 0 (`driver_words`).
 
 A strong access to shared memory (volatile, relaxed, acquire or release in PTX) does not race with another one, and a
 strong load orders its thread after the thread that stored what it reads. Fences change nothing here, so this is so with
-fences or without them: machine code that lacks one has no fault here.
+fences or without them: machine code that lacks one has no fault here. Atomic operations order threads in code that has
+a fence (`SharedBlocks.atomic`).
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ class GenericAtomic(_Atomic):
         columns = [self._column(machine, source, lanes, count) for source in self.sources]
         blocks, kind = SharedBlocks.of(machine), np.dtype(f"u{size}")
         places = blocks.places(instruction, addresses & _LOW, size, every, reaches=True)
-        memory = blocks.update(instruction, places, size, every).view(kind)[:, 0]
+        memory = blocks.atomic(instruction, places, size, every).view(kind)[:, 0]
         index = (places // size).tolist()
         cells, old = self._updated({at: int(memory[at]) for at in set(index)}, index, columns)
         memory[list(cells)] = np.array(list(cells.values()), kind)

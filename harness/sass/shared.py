@@ -72,8 +72,10 @@ class SharedBlocks:
         code = machine.launch.code
         instructions = code.function.instructions
         unit = min([_SIZES.get(w, (4, 0))[0] for i in instructions if i.opcode in _SMALL for w in i.modifiers] + [4])
+        self.fenced = any(i.opcode == "MEMBAR" for i in instructions)
         partial = any(
             i.opcode == "SYNCS"
+            or (self.fenced and i.opcode in ("ATOM", "ATOMS", "RED"))
             or (i.opcode == "BAR" and (len(i.operands) > 1 or "ARV" in i.modifiers))
             or (i.opcode in ("LD", "ST") and "STRONG" in i.modifiers)
             for i in instructions
@@ -96,7 +98,7 @@ class SharedBlocks:
         self.mbarriers: dict[int, Barrier] = {}  # by their place in the memory of all blocks
         self.coming: dict[int, list[_Coming]] = {}
         self.owned = np.zeros(0, np.int32)  # by unit, the copies under way to it
-        self.published: dict[int, Array] = {}  # by place, what the threads released that made strong stores there
+        self.published: dict[int, Array] = {}  # by place, what threads released there by strong stores and updates
 
     @classmethod
     def of(cls, machine: Machine) -> SharedBlocks:
@@ -290,6 +292,21 @@ class SharedBlocks:
         self._before()
         self._refuse(instruction, self.memory.note_update(places, size, lanes), places, "updates")
         return self.memory.bytes.reshape(-1, size)
+
+    def atomic(self, instruction: MachineInstruction, places: Array, size: int, lanes: Array) -> Array:
+        """As `update`, by threads. In code with a memory barrier (MEMBAR) each thread is ordered after those that have
+        updated its place before, also in this instruction: ptxas writes one wherever a thread releases."""
+        if not self.fenced:
+            return self.update(instruction, places, size, lanes)
+        self.acquire(places, lanes)
+        table = self.update(instruction, places, size, lanes)
+        self.order.tick()
+        for place, lane in zip(places.tolist(), lanes.tolist(), strict=True):
+            one, before = np.array([lane]), self.published.get(place)
+            if before is not None:
+                self.order.acquire(one, before)
+            self.published[place] = self.order.join(before, self.order.release(one))
+        return table
 
     def _refuse(self, instruction: MachineInstruction, bad: Array, places: Array, verb: str) -> None:
         if bad.any():
@@ -553,7 +570,7 @@ class _Atomic(MachineStep):
             blocks = SharedBlocks.of(machine)
             addresses = shared_addresses(machine, lanes, count, self.where)
             places = blocks.places(self.instruction, addresses, self.size, every)
-            memory = blocks.update(self.instruction, places, self.size, every).view(kind)[:, 0]
+            memory = blocks.atomic(self.instruction, places, self.size, every).view(kind)[:, 0]
             index = (places // self.size).tolist()
             cells, old = self._updated({at: int(memory[at]) for at in set(index)}, index, columns)
             memory[list(cells)] = np.array(list(cells.values()), kind)

@@ -30,6 +30,11 @@ KERNEL = """
 {body}
   st.global.v2.u32 [q], {{x, y}}; ret; }}
 """
+LAST = (
+    "mov.u64 h, data; cvta.shared.u64 h, h; st.shared.u32 [data], 0; bar.sync 0; st.u32 [g+256], v;"
+    "atom{space}.acq_rel.cta.add.u32 y, {word}, 1; setp.ne.u32 d, y, 63; @d bra ENDS; ld.u32 x, [h+256]; ENDS: "
+)
+"""The last thread that counts reads what another has stored."""
 BODIES = {
     "shared": "st.u32 [g], v; ld.u32 x, [g]; ld.u16 y, [g+2];",
     "local": "st.u32 [h], v; st.local.u32 [own+4], t; ld.u32 x, [h]; ld.u8 y, [h+1];",
@@ -42,6 +47,8 @@ BODIES = {
     "strong": "setp.lt.u32 c, t, 32; @!c bra WAITS; st.u32 [g+256], v; st.release.cta.u32 [g], 7; bra ENDS;"
     "WAITS: mov.u32 x, 0; LOOP: ld.acquire.cta.u32 y, [g+-128]; setp.ne.u32 d, y, 7; @d bra LOOP;"
     "ld.u32 x, [g+128]; ENDS: ",
+    "last": LAST.format(word="[h]", space=""),
+    "last of shared": LAST.format(word="[data]", space=".shared"),
 }  # fmt: skip
 TARGETS = ("sm_80", "sm_90a", "sm_100a")
 
@@ -86,6 +93,13 @@ def test_a_weak_flag_is_a_race(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(BODIES, "strong", body)
     with pytest.raises(MachineFault, match="race"):
         _stored("strong", "sass", "sm_90a")
+
+
+@pytest.mark.parametrize("name", ["last", "last of shared"])
+def test_a_count_without_a_memory_barrier_is_a_race(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(BODIES, name, BODIES[name].replace("acq_rel", "relaxed"))
+    with pytest.raises(MachineFault, match="race"):
+        _stored(name, "sass", "sm_90a")
 
 
 @pytest.mark.parametrize("text", [
