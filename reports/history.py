@@ -2,7 +2,7 @@
 
 Runs are added one at a time, oldest first, and only the facts that comparisons need are kept of each, so that thirty
 whole catalogues fit in memory. Exact facts (verdicts, bits, resources, the items that ran) change if they differ from
-the last run that had them. Speed changes where `ptxdiff.reports.history` finds a step.
+the last run that had them. Speed changes where its history has a step.
 """
 
 from __future__ import annotations

@@ -20,7 +20,6 @@ from ptxdiff.sass.trace import Place, TracedInstruction
 _FLOATS = {"f16": (16, 10), "f16x2": (16, 10), "bf16": (16, 7), "bf16x2": (16, 7), "f32": (32, 23), "f32x2": (32, 23),
            "tf32": (32, 23), "f64": (64, 52)}  # fmt: skip
 """Width and bits of the significand of a number, by PTX type."""
-_MASK = 0xFFFFFFFF
 
 
 def nan_on_the_way(trace: ThreadTrace) -> str:

@@ -1,7 +1,7 @@
 """The nodes of a cluster: the resources of each, and whether its environment equals the driver's.
 
-A node reports its GPUs and its facts (`ptxdiff.cluster.nodes`) when it is first seen. If a fact differs from
-the driver's, the node is refused with the difference in words, and no task is placed there.
+A node reports its GPUs and its facts when it is first seen. If a fact differs from the driver's, the node is refused
+with the difference in words, and no task is placed there.
 """
 
 from __future__ import annotations

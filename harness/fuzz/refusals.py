@@ -225,7 +225,7 @@ def _alone() -> None:
 
 # Programs that are probably illegal: legal programs with one mechanical change, like a typing mistake --------------
 #
-# The emulator and the assemblers decide whether a changed program is illegal (`ptxdiff.fuzz.refusals`).
+# The emulator and the assemblers decide whether a changed program is illegal.
 
 _TYPES = ("b8", "b16", "b32", "b64", "u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64", "f16", "f16x2", "bf16",
     "bf16x2", "f32", "f64", "pred", "tf32",

@@ -213,9 +213,9 @@ def units_beside(fmt: Format, numbers: Sequence[Number], repeated: bool = True) 
     """Units of one input: each number, the next ones, its negation and complement, shifted, repeated, and paired.
 
     Paired: sums, differences, products and bitwise combinations of the numbers with most bits. Then what a step or two
-    of arithmetic turns into a number (`ptxdiff.inputs.constants`). Beside them every byte
-    repeated over the unit, every byte alone in each place, and 16-bit edges repeated. None for formats of a byte, whose
-    edges are all of their codes. repeated: whether to add those that do not depend on the numbers.
+    of arithmetic turns into a number. Beside them every byte repeated over the unit, every byte alone in each place,
+    and 16-bit edges repeated. None for formats of a byte, whose edges are all of their codes.
+    repeated: whether to add those that do not depend on the numbers.
     """
     if fmt.unit_bits <= 8:
         return np.zeros(0, dtype=np.int64)

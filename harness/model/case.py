@@ -52,7 +52,7 @@ from ptxdiff.suggestions import known_keywords
 
 @dataclass(frozen=True, kw_only=True)
 class CaseDeclaration:
-    """The fields of a case, before the checks; `ptxdiff.model.case` says how references are called.
+    """The fields of a case, before the checks. How references are called is at the top of this file.
 
     inputs, outputs: formats by name; with dimensions for whole kernels. A name in both is a tensor that a whole kernel
     updates in place: the reference takes its value before the kernel and returns its value after it.

@@ -15,7 +15,7 @@ one target finds it. Every target runs:
 - Triton functions with one warp, which makes the packs of the asm that they call whole;
 - every text that the author wrote for a pack, compiled;
 - kernels in every shape and at each alignment, given PTX with each pointer misaligned alone, and at sizes beside the
-  numbers of the code (`ptxdiff.running.plan`).
+  numbers of the code.
 
 A target may still have no row in which a thread holds several packs, so that a name that a second copy of the asm
 declares again stays hidden. Such names are found in the text instead (`ptxdiff.emulator.repeated_name`).

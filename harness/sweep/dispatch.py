@@ -158,7 +158,7 @@ def _on_device(backend: DeviceBackend, job: Job, policy: Policies, inputs: Input
 
 
 def sweep_here(job: Job, named: SetRef, made: Built | None = None) -> tuple[Outcome, Swept]:
-    """Sweep in the process that owns the device. made: see `ptxdiff.sweep.dispatch.run`."""
+    """Sweep in the process that owns the device. made: see `run`."""
 
     swept = run(job, policies(job.case, job.variant), named.input_set(), made)
     return swept.outcome, swept
@@ -427,7 +427,7 @@ class _Sweep:
 
 
 def _add_sums(job: Job, outputs: Units, first: int, sums: list[int]) -> None:
-    """As `ptxdiff.sweep.dispatch.add_sums`, in a tenth of the time: in place, and row by row, which stays in the cache.
+    """As `add_sums`, in a tenth of the time: in place, and row by row, which stays in the cache.
 
     first: the number of the first input.
     """

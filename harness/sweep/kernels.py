@@ -383,7 +383,7 @@ def tally_of(oracle: Oracle, ahead: Sequence[str] = (), chunk: int = 0) -> Calla
 
 
 def histogram_of(oracle: Oracle) -> Callable[..., Tensor]:
-    """`ptxdiff.sweep.kernels.Tools.histogram` as a kernel. Raises NotFused."""
+    """`Tools.histogram` as a kernel. Raises NotFused."""
     kernel, floats = histogram_kernel(oracle, number_bits(oracle)), len(oracle.floats)
 
     def histogram(first: Tensor, rows: Tensor, *units: Tensor) -> Tensor:

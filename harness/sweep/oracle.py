@@ -392,7 +392,7 @@ class Oracle:
     def places(self, number: Tensor, *units: Tensor) -> list[Tensor]:
         """For each float output the place of every code's distance in a histogram; `DROPPED` for codes without one.
 
-        See `ptxdiff.sweep.oracle`. number: int64. units: the outputs' storage units.
+        number: int64. units: the outputs' storage units.
         """
         _, compared, got = self._compared(number, units)
         kept = (self._distance(name, compared, got) for name in self.floats)

@@ -1,10 +1,10 @@
 """Elementwise variants timed in registers: clocks for each application in a chain, results per clock and SM in a loop.
 
 Variants that wait for memory take equally long. The cost of an instruction shows only where arithmetic is the limit. So
-each variant is repeated inside one kernel (`ptxdiff.timing.in_registers`), whose machine code is checked before it is
-timed. A sample is the difference of two launches, the second with twice as many steps, by the SM's own clock: code
-before and after the loop cancels, and the clock's frequency does not matter. All arms are launched in rounds, each
-round in another random order; the first variant is launched twice (the A/A run).
+each variant is repeated inside one kernel, whose machine code is checked before it is timed. A sample is the difference
+of two launches, the second with twice as many steps, by the SM's own clock: code before and after the loop cancels, and
+the clock's frequency does not matter. All arms are launched in rounds, each round in another random order; the first
+variant is launched twice (the A/A run).
 """
 
 from __future__ import annotations

@@ -403,8 +403,7 @@ def _by_command(uuid: str) -> Reading | None:
 
 
 def time_on_device(limit: float | None, path: str, attribute: str, target: str, *words: Any) -> Session:
-    """`ptxdiff.timing.session.time_case` in the process that owns the GPU, which no other ptxdiff process uses
-    meanwhile.
+    """`time_case` in the process that owns the GPU, which no other ptxdiff process uses meanwhile.
 
     limit: seconds allowed; None for those of a sweep. Raises NoGpuToTime without a GPU of the target, CannotTime, and
     DeviceFault if the process does not answer.
