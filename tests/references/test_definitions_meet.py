@@ -174,7 +174,7 @@ NO_INSTRUCTION = {
     "reciprocal.times_reciprocal_range": "what approximations may give, not what one gives",
     "reciprocal.times_reciprocal_domain": "where a bound holds",
     "description.size_of": "a size of a grid, no value",
-    "rounding.observing": "watches roundings, and has no value",
+    "rounding.observing": "watches roundings, and has no value", "rounding.unobserved": "keeps roundings unwatched",
 }  # fmt: skip
 """Public functions, or whole modules, that no instruction implements, each with the reason."""
 
