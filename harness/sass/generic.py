@@ -5,9 +5,8 @@ gives them; all other addresses are those of global memory. ptxas has the window
 driver's words in constant bank 0 (`driver_words`).
 
 A strong access to shared memory (volatile, relaxed, acquire or release in PTX) does not race with another one, and a
-strong load orders its thread after the thread that stored what it reads. Fences change nothing here, so this is so with
-fences or without them: machine code that lacks one has no fault here. Atomic operations order threads in code that has
-a fence (`SharedBlocks.atomic`).
+strong load orders its thread after the thread that stored what it reads, with fences or without them: machine code that
+lacks one has no fault here. Atomic operations order threads by their fences (`SharedBlocks.atomic`).
 """
 
 from __future__ import annotations

@@ -293,19 +293,28 @@ class SharedBlocks:
         self._refuse(instruction, self.memory.note_update(places, size, lanes), places, "updates")
         return self.memory.bytes.reshape(-1, size)
 
+    def fence(self, lanes: Array) -> None:
+        """Let later atomic operations of threads release what their warps did until now."""
+        self._before()
+        self.order.fence(lanes, "sys", "release")
+
     def atomic(self, instruction: MachineInstruction, places: Array, size: int, lanes: Array) -> Array:
-        """As `update`, by threads. In code with a memory barrier (MEMBAR) each thread is ordered after those that have
-        updated its place before, also in this instruction: ptxas writes one wherever a thread releases."""
+        """As `update`, by threads. Raises what it raises.
+
+        A thread releases what happened before its last memory barrier (MEMBAR), which ptxas writes before an update
+        that releases. It acquires what those released that have updated its place before, also in this instruction, and
+        so does its warp: ptxas lets one lane update for others.
+        """
         if not self.fenced:
             return self.update(instruction, places, size, lanes)
         self.acquire(places, lanes)
         table = self.update(instruction, places, size, lanes)
-        self.order.tick()
         for place, lane in zip(places.tolist(), lanes.tolist(), strict=True):
-            one, before = np.array([lane]), self.published.get(place)
+            before = self.published.get(place)
             if before is not None:
-                self.order.acquire(one, before)
-            self.published[place] = self.order.join(before, self.order.release(one))
+                self.order.acquire(lane // _WARP * _WARP + np.arange(_WARP), before)
+            for released in self.order.released_by(lane, "relaxed", "sys"):
+                self.published[place] = self.order.join(before, released.vector)
         return table
 
     def _refuse(self, instruction: MachineInstruction, bad: Array, places: Array, verb: str) -> None:
@@ -672,12 +681,24 @@ def _update(op: str, kind: tuple[str, ...]) -> tuple[int, Callable[..., int]] | 
 
 
 class _Fence(MachineStep):
-    """MEMBAR, FENCE.VIEW.ASYNC and what follows them: accesses happen in order here, so they change nothing."""
+    """FENCE.VIEW.ASYNC and what follows a fence: accesses happen in order here, so they change nothing."""
 
     def run(self, machine: Machine, fibre: Fibre) -> bool:
         """See MachineStep.run."""
         fibre.pc += BYTES
         return True
+
+
+class _MemoryBarrier(_Fence):
+    """MEMBAR: what threads did before it, their next atomic operations on shared memory release."""
+
+    def run(self, machine: Machine, fibre: Fibre) -> bool:
+        """See MachineStep.run."""
+        if machine.blocks is not None:  # else no thread has accessed shared memory
+            lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
+            if count:
+                SharedBlocks.of(machine).fence(machine._all if lanes is None else lanes)
+        return super().run(machine, fibre)
 
 
 _FENCES: dict[str, list[tuple[str, ...]]] = {
@@ -694,7 +715,9 @@ def _fence(instruction: MachineInstruction, code: MachineCode) -> MachineStep | 
         where = instruction.operands
         return _Fence(instruction) if len(where) == 1 and where[0].kind == "mem" and _in_global(where[0]) else None
     known = instruction.modifiers in _FENCES[instruction.opcode] and not instruction.operands
-    return _Fence(instruction) if known else None
+    if not known:
+        return None
+    return (_MemoryBarrier if instruction.opcode == "MEMBAR" else _Fence)(instruction)
 
 
 _PREFETCHES = (("E", "PF1"), ("E", "PF2"), ("E", "DML2"))

@@ -35,6 +35,13 @@ LAST = (
     "atom{space}.acq_rel.cta.add.u32 y, {word}, 1; setp.ne.u32 d, y, 63; @d bra ENDS; ld.u32 x, [h+256]; ENDS: "
 )
 """The last thread that counts reads what another has stored."""
+SEEN = (
+    "mov.u64 h, data; cvta.shared.u64 h, h; st.shared.u32 [data], 0; bar.sync 0; setp.lt.u32 c, t, 32; @!c bra WAITS;"
+    "setp.ne.u32 d, t, 0; @d bra ENDS; st.u32 [h+512], v; red.release.cta.add.u32 [h], 7; bra ENDS;"
+    "WAITS: atom.acquire.cta.add.u32 y, [h], 8; and.b32 y, y, 7; setp.ne.u32 d, y, 7; @d bra WAITS;"
+    "ld.u32 x, [h+512]; ENDS: mov.u32 y, 0;"
+)
+"""The second warp waits for a number of the first. One lane adds for all, and each reads."""
 BODIES = {
     "shared": "st.u32 [g], v; ld.u32 x, [g]; ld.u16 y, [g+2];",
     "local": "st.u32 [h], v; st.local.u32 [own+4], t; ld.u32 x, [h]; ld.u8 y, [h+1];",
@@ -47,6 +54,7 @@ BODIES = {
     "strong": "setp.lt.u32 c, t, 32; @!c bra WAITS; st.u32 [g+256], v; st.release.cta.u32 [g], 7; bra ENDS;"
     "WAITS: mov.u32 x, 0; LOOP: ld.acquire.cta.u32 y, [g+-128]; setp.ne.u32 d, y, 7; @d bra LOOP;"
     "ld.u32 x, [g+128]; ENDS: ",
+    "seen": SEEN,
     "last": LAST.format(word="[h]", space=""),
     "last of shared": LAST.format(word="[data]", space=".shared"),
 }  # fmt: skip
@@ -95,9 +103,10 @@ def test_a_weak_flag_is_a_race(monkeypatch: pytest.MonkeyPatch) -> None:
         _stored("strong", "sass", "sm_90a")
 
 
+@pytest.mark.parametrize("after", ["", "fence.acq_rel.cta;"])
 @pytest.mark.parametrize("name", ["last", "last of shared"])
-def test_a_count_without_a_memory_barrier_is_a_race(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(BODIES, name, BODIES[name].replace("acq_rel", "relaxed"))
+def test_a_count_without_a_memory_barrier_before_it_is_a_race(name: str, after: str, monkeypatch) -> None:
+    monkeypatch.setitem(BODIES, name, BODIES[name].replace("acq_rel", "relaxed") + after)
     with pytest.raises(MachineFault, match="race"):
         _stored(name, "sass", "sm_90a")
 
