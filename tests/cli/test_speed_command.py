@@ -164,8 +164,9 @@ def test_usage(here, capsys, words, message):
     assert message in capsys.readouterr().err
 
 
-def test_without_a_gpu_it_says_so(here, capsys, monkeypatch):
-    monkeypatch.setattr("ptxdiff.processes.gpus.gpus", lambda: ())
+def test_without_a_gpu_it_says_so(no_gpu, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "flip.py").write_text(FLIP)
     assert main(["speed", "flip.py"]) == 2
     assert "there is no NVIDIA GPU here" in capsys.readouterr().err
 
