@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from ptxdiff.processes.footprint import share_cores
+from ptxdiff.processes.gpus import gpus
 from tests.support.readyworkers import ForkedIO
 
 pytest_plugins = ["pytester"]
@@ -68,6 +69,15 @@ def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pyte
     """pytest's own fixture, with the option that it removes from `$PYTEST_ADDOPTS`."""
     monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:hypothesispytest")
     return pytester
+
+
+@pytest.fixture
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Hide the machine's GPUs from this process and from those that it starts."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    gpus.cache_clear()
+    yield
+    gpus.cache_clear()
 
 
 @pytest.fixture

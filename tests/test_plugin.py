@@ -244,8 +244,7 @@ def test_the_command_is_for_the_users_current_folder(run_cases, pytester, monkey
     assert repeat_command(result)[0] == "../cases/flip.py::wrong[sm_100a-emulator]"
 
 
-def test_without_a_gpu_its_items_skip_and_nothing_ran_is_not_green(run_cases, monkeypatch):
-    monkeypatch.setattr("ptxdiff.running.collection.gpus", lambda: ())
+def test_without_a_gpu_its_items_skip_and_nothing_ran_is_not_green(run_cases, no_gpu):
     result = run_cases("--ptx-backend=gpu", "-rs", flip=RIGHT)
     result.assert_outcomes(skipped=1)
     result.stdout.fnmatch_lines(["*nothing ran, so nothing passed", "*not run: no NVIDIA GPU on this machine"])
@@ -270,8 +269,7 @@ def test_the_end_of_a_run_says_why_something_was_not_run_and_what_to_do(run_case
     )
 
 
-def test_require_gpu_turns_the_missing_gpu_into_a_failure(run_cases, monkeypatch):
-    monkeypatch.setattr("ptxdiff.running.collection.gpus", lambda: ())
+def test_require_gpu_turns_the_missing_gpu_into_a_failure(run_cases, no_gpu):
     result = run_cases("--ptx-backend=gpu", "--ptx-require-gpu", flip=RIGHT)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*--ptx-require-gpu, but this was not run: no NVIDIA GPU on this machine"])

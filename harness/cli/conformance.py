@@ -188,7 +188,7 @@ def _teach_moves(args: argparse.Namespace) -> int:
 
 def _teach(args: argparse.Namespace) -> int:
     """Teach the machine instructions of targets; print what did not agree. Returns 1 if a form now differs."""
-    from ptxdiff.conformance import forms, taught, teaching
+    from ptxdiff.conformance import forms, sequences, taught, teaching
     from ptxdiff.model.targets import normal
 
     text = taught.PATH.read_text(encoding="utf-8")
@@ -199,7 +199,7 @@ def _teach(args: argparse.Namespace) -> int:
         targets = [t for t in targets if t == device.target]
         if not targets:
             raise UsageError(f"--device: the GPU here is {device.name}, which runs {device.target}; name that target")
-    every = list(teaching.SEQUENCES) if args.teach == "sequences" else list(forms.bounds_of())
+    every = list(sequences.SEQUENCES) if args.teach == "sequences" else list(forms.bounds_of())
     names = [n for n in every if any(_matches(n, wanted) for wanted in args.forms)]
     if args.forms and not names:
         raise UsageError(f"nothing that teaches matches {args.forms[0]!r}; give an opcode (cvt) or a pattern")

@@ -35,36 +35,53 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run the cases. Returns pytest's exit code."""
-    from ptxdiff.model.targets import normal
-    from ptxdiff.records import RecordError, is_records_name, resumable
+    records = _records(args)
+    words = pytest_arguments(args, records)
+    if args.report:
+        require("jinja2", "altair", "vl_convert", purpose="--report")
+    # A new process, because pytest rewrites plugins as it imports them, and this process has imported ours already.
+    code = _call([sys.executable, "-m", "pytest", *words], _environment())
+    if args.report and records.exists():
+        _report(records, Path(args.records), Path(args.report))
+    return code
+
+
+def _records(args: argparse.Namespace) -> Path:
+    """The file of the run's records. Raises UsageError for one that cannot be written or resumed."""
+    from ptxdiff.records import RecordError, resumable
     from ptxdiff.running.recorder import records_path
 
-    paths = _addresses(args.paths)
     try:
         records = records_path(args.records)
         if (args.resume or "--ptx-resume" in args.rest) and records.is_file():
             resumable(records)  # refuse an unreadable file here with our exit code, not within pytest
+    except (RecordError, ValueError) as e:
+        raise UsageError(str(e)) from None
+    return records
+
+
+def pytest_arguments(args: argparse.Namespace, records: Path) -> list[str]:
+    """The arguments with which a run calls pytest. records: the file to write. Raises UsageError."""
+    from ptxdiff.model.targets import normal
+    from ptxdiff.records import is_records_name
+
+    paths = _addresses(args.paths)
+    try:
         for target in args.target or ():
             if target != "all":
                 normal(target)
-    except (RecordError, ValueError) as e:
+    except ValueError as e:
         raise UsageError(str(e)) from None
-    if args.report:
-        require("jinja2", "altair", "vl_convert", purpose="--report")
-    asked, args.records = Path(args.records), str(records)
-    args.share_texts = args.share_texts or not is_records_name(str(asked))
-    if args.sanitize and not args.backend:
-        args.backend = ["gpu"]
-    arguments_of_pytest = [*paths, *options.pytest_words(args), *_of_pytest(args), *args.rest]
-    arguments_of_pytest += [f"--ptx-cases={p.partition('::')[0]}" for p in paths]
-    if any(w.startswith(("-n", "--numprocesses")) for w in arguments_of_pytest):
+    given = argparse.Namespace(**vars(args))
+    given.records = str(records)
+    given.share_texts = args.share_texts or not is_records_name(str(Path(args.records)))
+    given.backend = args.backend or (["gpu"] if args.sanitize else args.backend)
+    words = [*paths, *options.pytest_words(given), *_of_pytest(args), *args.rest]
+    words += [f"--ptx-cases={p.partition('::')[0]}" for p in paths]
+    if any(w.startswith(("-n", "--numprocesses")) for w in words):
         require("xdist", purpose="more than one process (--jobs, or pytest's option -n)")
-        arguments_of_pytest.append("--dist=loadgroup")
-    # A new process, because pytest rewrites plugins as it imports them, and this process has imported ours already.
-    code = _call([sys.executable, "-m", "pytest", *arguments_of_pytest, *plugin_words()], _environment())
-    if args.report and records.exists():
-        _report(records, asked, Path(args.report))
-    return code
+        words.append("--dist=loadgroup")
+    return [*words, *plugin_words()]
 
 
 def _of_pytest(args: argparse.Namespace) -> list[str]:

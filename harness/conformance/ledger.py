@@ -8,14 +8,13 @@ is out of date and confirms nothing.
 from __future__ import annotations
 
 import ast
-import contextlib
 import hashlib
 import inspect
 import json
 import re
 import textwrap
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cache
@@ -175,7 +174,7 @@ def bound_of(form: str) -> Bound | None:
 
 def current(book: Ledger | None = None) -> dict[str, Entry]:
     """Every form of the registry with its entry; a missing or outdated entry becomes unconfirmed."""
-    entries = (book or _in_use()).entries
+    entries = (book or _committed()).entries
     found = {}
     for form in known():
         entry = entries.get(form, Entry(form, UNCONFIRMED, why="never run on hardware"))
@@ -188,38 +187,27 @@ def current(book: Ledger | None = None) -> dict[str, Entry]:
     return found
 
 
-_books: list[Ledger] = []
-"""The books in use: the innermost block of `using` is the last. Empty: the committed one."""
-
-
-@contextlib.contextmanager
-def using(book: Ledger) -> Iterator[None]:
-    """Within this block, `book` is the evidence in place of the committed ledger."""
-    _books.append(book)
-    _confirmed.cache_clear()
-    try:
-        yield
-    finally:
-        _books.pop()
-        _confirmed.cache_clear()
-
-
-def _in_use() -> Ledger:
-    return _books[-1] if _books else _committed()
-
-
 @cache
 def _committed() -> Ledger:
     return read()
 
 
-def confirmed(forms: Iterable[str]) -> bool:
-    """Whether hardware confirms all of these forms; loads, stores, branches and barriers need no confirmation."""
-    return all(_confirmed(form) for form in forms)
+def confirmed(forms: Iterable[str], book: Ledger | None = None) -> bool:
+    """Whether hardware confirms all of these forms; loads, stores, branches and barriers need no confirmation.
+
+    book: the ledger that says so; None: the committed one.
+    """
+    if book is None:
+        return all(map(_confirmed, forms))
+    return all(_confirmed_by(book, form) for form in forms)
 
 
 @cache
 def _confirmed(form: str) -> bool:
+    return _confirmed_by(_committed(), form)
+
+
+def _confirmed_by(book: Ledger, form: str) -> bool:
     from ptxdiff.emulator.isa.forms import find
 
     bound = bound_of(form)
@@ -227,7 +215,7 @@ def _confirmed(form: str) -> bool:
     bounds = find(opcode, tuple(modifiers))
     if bounds and not any(b.form.facts.computes for b in bounds):
         return True
-    entry = _in_use().entries.get(form)
+    entry = book.entries.get(form)
     return entry is not None and bound is not None and entry.status == CONFIRMED and entry.definition == digest(form)
 
 

@@ -116,12 +116,6 @@ def digest(form: str) -> str:
     return _digests().get(form.split(" ")[0], "")
 
 
-def forget() -> None:
-    """Forget what this process has read of the two ledgers, which may have changed."""
-    for cached in (_contents, _taught, _moves):
-        cached.cache_clear()
-
-
 @cache
 def _digests() -> dict[str, str]:
     rows: dict[str, list[InstructionRow]] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,10 @@ SHARED = 1 << 26
 """Bytes of shared memory of blocks that run together."""
 SEEDS = (0x5EED, 0x5EEC, 0xB175)
 """One filling of undefined bits for each run. The first two are opposite but for global memory: see `Filling`."""
+
+
+Image = list[tuple[Array, Array | None]]
+"""The bytes of each buffer, and which of them were never written."""
 
 
 @dataclass(frozen=True)
@@ -59,57 +64,124 @@ def run_machine_code(
     that were never written, ScheduleDependence if it depends on the order in which the sides of a branch run,
     MachineFault for what the code does wrong, and TimeLimit.
     """
-    x, y, z = (*grid, 1, 1)[:3]
-    bx, by, bz = ((block, 1, 1) if isinstance(block, int) else (*block, 1, 1))[:3]
-    sizes, threads = (bx, by, bz), bx * by * bz
+    due = _deadline(limit)
+    kernel = _placed(code, parameters, (*grid, 1, 1)[:3], _block_sizes(block), shared_bytes, due, cluster)
+    launch, runs = _agreed(kernel)
+    for buffer in kernel.buffers:
+        buffer.save()
+    return _ran(launch, kernel.steps, runs)
+
+
+@dataclass(frozen=True)
+class _PlacedKernel:
+    """A kernel with its arguments in memory, which can run any number of times on the same values.
+
+    area: the bytes of the parameters. shared: bytes of shared memory a block. due: the end of its time on the monotonic
+    clock; None: no end. cluster: its blocks along x, y and z, and together; (None, 1) without clusters. visited: the
+    addresses of the instructions that a lane came to, in any run.
+    """
+
+    code: MachineCode
+    steps: Mapping[int, MachineStep]
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    buffers: Sequence[Buffer]
+    memory: GlobalMemory
+    area: bytes
+    shared: int
+    due: float | None
+    cluster: tuple[tuple[int, int, int] | None, int]
+    visited: set[int] = field(default_factory=set)
+
+    def run(self, schedule: str, seed: int) -> tuple[MachineLaunch, Image]:
+        """Run all blocks from the state before the launch, with undefined bits filled by a seed."""
+        self._restore(seed)
+        cluster, size = self.cluster
+        launch = MachineLaunch(
+            self.code, self.memory, self.grid, self.block, self.area, (schedule,), seed, self.due, shared=self.shared,
+            visited=self.visited, cluster=cluster,
+        )  # fmt: skip
+        blocks, threads = math.prod(self.grid), math.prod(self.block)
+        together = max(1, min(LANES // threads, SHARED // max(self.shared, 1)) // size) * size
+        for first in range(0, blocks, together):
+            machine = Machine(launch, first, min(together, blocks - first))
+            if cluster is not None:
+                machine.blocks = ClusterBlocks(machine)
+            machine.run(self.steps)
+        return launch, [(b.bytes, b.undefined) for b in self.buffers]
+
+    def _restore(self, seed: int) -> None:
+        for buffer in self.buffers:
+            buffer.reset()
+            fill(buffer, seed)
+        self.memory.buffers[0].reset()
+
+
+def _deadline(limit: float | None) -> float | None:
+    return None if limit is None else time.monotonic() + limit
+
+
+def _block_sizes(block: Sequence[int] | int) -> tuple[int, int, int]:
+    """The threads of a block along x, y and z. Raises Unsupported for a number of them that does not run."""
+    x, y, z = ((block, 1, 1) if isinstance(block, int) else (*block, 1, 1))[:3]
+    threads = x * y * z
     if threads % 32 or not 0 < threads <= BLOCK_THREADS:
         raise Unsupported(f"{threads} threads a block: only whole warps run here, 32 to 1024 threads")
-    shared = max(code.shared, reserved(code.target)) + shared_bytes
+    return x, y, z
+
+
+def _placed(
+    code: MachineCode, parameters: Sequence[Any], grid: Sequence[int], block: tuple[int, int, int], shared_bytes: int,
+    due: float | None, cluster: tuple[int, int, int] | None,
+) -> _PlacedKernel:  # fmt: skip
+    """The kernel with its arguments in memory. Raises Unsupported and PtxError for what does not fit the kernel."""
+    x, y, z = grid
     buffers = buffers_of(parameters)
-    due = None if limit is None else time.monotonic() + limit
     steps: Mapping[int, MachineStep] = prepared(code)
     cluster, size = cluster or code.cluster, 1
     if cluster is not None:
         steps, size = in_clusters(steps, code), checked(cluster, (x, y, z))
     memory = GlobalMemory(buffers, code.variables)
     area = parameter_area(code.parameters, parameters)
-    visited: set[int] = set()
+    shared = _shared_bytes(code) + shared_bytes
+    return _PlacedKernel(code, steps, (x, y, z), block, buffers, memory, area, shared, due, (cluster, size))
 
-    def image(schedule: str, seed: int) -> tuple[MachineLaunch, Image]:
-        for buffer in buffers:
-            buffer.reset()
-            fill(buffer, seed)
-        memory.buffers[0].reset()
-        launch = MachineLaunch(
-            code, memory, (x, y, z), sizes, area, (schedule,), seed, due, shared=shared, visited=visited,
-            cluster=cluster,
-        )  # fmt: skip
-        blocks, together = x * y * z, max(1, min(LANES // threads, SHARED // max(shared, 1)) // size) * size
-        for first in range(0, blocks, together):
-            machine = Machine(launch, first, min(together, blocks - first))
-            if cluster is not None:
-                machine.blocks = ClusterBlocks(machine)
-            machine.run(steps)
-        return launch, [(b.bytes, b.undefined) for b in buffers]
 
-    # Without divergence all schedules are one. Two fillings show undefined bits; of two bits that are opposite in both,
-    # a third shows the xor.
-    launch, first_image = image(SCHEDULES[0], SEEDS[0])
-    images = [first_image]
+def _shared_bytes(code: MachineCode) -> int:
+    """The bytes of shared memory that a block has before dynamic ones are added."""
+    return max(code.shared, reserved(code.target))
+
+
+def _agreed(kernel: _PlacedKernel) -> tuple[MachineLaunch, int]:
+    """The last launch of runs that all write the same bytes, and how many they were.
+
+    Without divergence all schedules are one. Two fillings show undefined bits; of two bits that are opposite in both, a
+    third shows the xor. Raises ScheduleDependence and UndefinedBits if two runs write different bytes.
+    """
+    launch, first = kernel.run(SCHEDULES[0], SEEDS[0])
+    runs = 1
     for schedule, seed in zip(SCHEDULES[1:], SEEDS[1:], strict=True):
-        if len(images) < 2 or launch.diverged or launch.guessed:
-            launch, other = image(schedule, seed)
-            images.append(other)
-            if words := _difference(first_image, other, buffers):
-                again = image(schedule, SEEDS[0])[1] if launch.diverged else first_image
-                if by_schedule := _difference(first_image, again, buffers):
-                    raise ScheduleDependence(
-                        f"{by_schedule} on the order in which the sides of a branch run: {SCHEDULES[0]}, or {schedule}"
-                    )
-                raise UndefinedBits(f"{words} on undefined bits")
-    for buffer in buffers:
-        buffer.save()
-    return _ran(launch, steps, len(images))
+        if runs < 2 or launch.diverged or launch.guessed:
+            launch, other = kernel.run(schedule, seed)
+            runs += 1
+            if difference := _difference(first, other, kernel.buffers):
+                raise _dependence(kernel, launch, first, schedule, difference)
+    return launch, runs
+
+
+def _dependence(
+    kernel: _PlacedKernel, launch: MachineLaunch, first: Image, schedule: str, difference: str
+) -> ScheduleDependence | UndefinedBits:
+    """What made a launch differ from the first one: its schedule, or else its filling of undefined bits.
+
+    A run in its schedule with the filling of the first one tells them apart. difference: of the two, in words.
+    """
+    same_filling = kernel.run(schedule, SEEDS[0])[1] if launch.diverged else first
+    if by_schedule := _difference(first, same_filling, kernel.buffers):
+        return ScheduleDependence(
+            f"{by_schedule} on the order in which the sides of a branch run: {SCHEDULES[0]}, or {schedule}"
+        )
+    return UndefinedBits(f"{difference} on undefined bits")
 
 
 def run_schedules(
@@ -127,12 +199,11 @@ def run_schedules(
         fill(buffer, SEEDS[0])
     if code.cluster is not None:
         raise Unsupported("a kernel in clusters runs in one schedule after the other")
-    grid, shared = (len(SCHEDULES) * copies, 1, 1), max(code.shared, reserved(code.target))
+    grid = (len(SCHEDULES) * copies, 1, 1)
     schedules = [schedule for schedule in SCHEDULES for _ in range(copies)]
     launch = MachineLaunch(
         code, GlobalMemory(buffers, code.variables), grid, (block, 1, 1),
-        parameter_area(code.parameters, parameters), schedules, SEEDS[0],
-        None if limit is None else time.monotonic() + limit, shared=shared,
+        parameter_area(code.parameters, parameters), schedules, SEEDS[0], _deadline(limit), shared=_shared_bytes(code),
     )  # fmt: skip
     steps = prepared(code)
     Machine(launch, 0, grid[0]).run(steps)
@@ -144,10 +215,6 @@ def run_schedules(
 def _ran(launch: MachineLaunch, steps: Mapping[int, MachineStep], runs: int) -> Ran:
     moves = {step.move: step.code for at in launch.visited if not isinstance(step := steps[at], Computed)}
     return Ran(launch.ran, tuple(sorted(launch.approximate)), sum(launch.ran.values()), runs, moves)
-
-
-Image = list[tuple[Array, Array | None]]
-"""The bytes of each buffer, and which of them were never written."""
 
 
 def buffers_of(parameters: Sequence[Any]) -> list[Buffer]:

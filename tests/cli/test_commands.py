@@ -14,7 +14,7 @@ from ptxdiff.cli import VERBS, main
 from ptxdiff.records import read
 from tests.support import readyprocess
 from tests.support.case_sources import RIGHT
-from tests.support.command_line import here, said
+from tests.support.command_line import here, pytest_arguments, said
 
 __all__ = ["here"]
 
@@ -301,21 +301,17 @@ def test_show_takes_the_target_from_the_name(here, capsys):
     )  # fmt: skip
 
 
-def test_run_gives_pytest_the_addresses_of_the_named_cases(here, monkeypatch):
-    from ptxdiff.cli import run
-
+def test_run_gives_pytest_the_addresses_of_the_named_cases(here):
     (here / "cases" / "two.py").write_text(OTHER)
-    called: list[list[str]] = []
-    monkeypatch.setattr(run, "_call", lambda words, environment: called.append(words) or 0)
     for words, address in {
         "flip right": "cases/flip.py::right",
         "flip::wrong[sm_90a-emulator]": "cases/flip.py::wrong[sm_90a-emulator]",
         "two.other::right": "cases/two.py::other::right",
         "cases/flip.py": "cases/flip.py",
     }.items():
-        assert main(["run", *words.split()]) == 0
-        assert called[-1][3] == address
-        assert f"--ptx-cases={address.partition('::')[0]}" in called[-1]
+        arguments = pytest_arguments(*words.split())
+        assert arguments[0] == address
+        assert f"--ptx-cases={address.partition('::')[0]}" in arguments
 
 
 @pytest.mark.parametrize(

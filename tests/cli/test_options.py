@@ -10,6 +10,7 @@ import pytest
 
 from ptxdiff import options
 from ptxdiff.cli import VERBS, main
+from tests.support.command_line import pytest_arguments
 
 SYNONYMS = (
     {"format", "json", "form"},
@@ -107,13 +108,11 @@ def test_a_runs_options_reach_pytest_with_their_values():
 def test_options_of_pytest_that_run_has_itself(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "cases").mkdir()
-    called: list[list[str]] = []
-    monkeypatch.setattr("ptxdiff.cli.run._call", lambda words, environment: called.append(words) or 0)
-    assert main(["run", "cases", "-k", "rcp and not x", "-x", "-j", "2"]) == 0
-    assert {"-k=rcp and not x", "-x", "-n2", "-q", "--dist=loadgroup"} <= set(called[0])
-    assert main(["run", "cases", "-v"]) == 0
-    assert "-v" in called[1]
-    assert "-q" not in called[1]
+    arguments = pytest_arguments("cases", "-k", "rcp and not x", "-x", "-j", "2")
+    assert {"-k=rcp and not x", "-x", "-n2", "-q", "--dist=loadgroup"} <= set(arguments)
+    arguments = pytest_arguments("cases", "-v")
+    assert "-v" in arguments
+    assert "-q" not in arguments
 
 
 @pytest.mark.parametrize(

@@ -97,8 +97,7 @@ def test_a_node_uses_the_drivers_assembler_or_none(tmp_path):
         list(on_node(plan(), {FLIPPING: digest_of_file(str(copy))}, 0, (), False))
 
 
-def test_a_node_without_the_gpu_runs_nothing(monkeypatch):
-    monkeypatch.setattr("ptxdiff.processes.gpus.gpu_visible", lambda: False)
+def test_a_node_without_the_gpu_runs_nothing(no_gpu):
     with pytest.raises(RuntimeError, match="expected one GPU sm_90a"):
         list(on_node(plan(), {FLIPPING: digest_of_file(FLIPPING)}, 0, (), True))
 

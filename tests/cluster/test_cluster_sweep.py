@@ -162,9 +162,8 @@ def test_a_generation_that_no_node_has_is_refused_before_anything_runs(tasks, tm
     assert written(tmp_path / "j") == {}
 
 
-def test_a_node_runs_shards_of_its_target_alone(monkeypatch):
+def test_a_node_runs_shards_of_its_target_alone(no_gpu):
     """A task that gets a GPU of another target from Ray raises an error."""
-    monkeypatch.setattr("ptxdiff.processes.gpus.gpu_visible", lambda: False)
     with pytest.raises(RuntimeError, match=r"expected one GPU sm_80; Ray gave CUDA_VISIBLE_DEVICES=.*: no GPU"):
         list(shard_worker.on_node(replace(TASK, backend="gpu", target="sm_80"), (1,), 1.0))
 

@@ -279,8 +279,7 @@ def test_opinions_on_more_inputs_are_kept() -> None:
     found = {form: Verdict() for form in forms}
     for verdict in found.values():
         verdict.agreed[EXACT] = 7
-    with ledger.using(book):
-        assert set(opinions.more(found)) == {"cvt.rn.satfinite.e2m1x2.f32", changed}
+    assert set(opinions.more(found, book)) == {"cvt.rn.satfinite.e2m1x2.f32", changed}
 
 
 def test_opinions_on_another_definition_do_not_count() -> None:

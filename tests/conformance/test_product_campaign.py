@@ -224,7 +224,10 @@ def test_each_process_has_a_core_and_a_gpu(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(product_campaign, "gpus", lambda: listed)
     monkeypatch.setattr(product_campaign, "_cores", lambda: [4, 5])
     assert product_campaign.places_of_workers(3, "sm_90a") == [(4, "0"), (5, "2"), (4, "0")]
-    monkeypatch.setattr(product_campaign, "gpus", lambda: ())
+
+
+def test_without_a_gpu_each_process_has_a_core(no_gpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(product_campaign, "_cores", lambda: [4, 5])
     assert product_campaign.places_of_workers(1, "sm_90a") == [(4, None)]
 
 

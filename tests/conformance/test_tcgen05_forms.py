@@ -30,9 +30,8 @@ def test_every_form_has_a_line_and_none_is_confirmed() -> None:
 def test_a_line_without_the_present_definition_confirms_nothing() -> None:
     claimed = ledger.Entry(PLAIN, ledger.CONFIRMED, "1", inputs=5)
     book = ledger.Ledger({"1": ledger.Campaign("A GPU", "sm_90a", "1", "1", "2026-01-01")}, {PLAIN: claimed})
-    with ledger.using(book):
-        assert not ledger.confirmed([PLAIN])
-        assert ledger.current()[PLAIN].status == ledger.UNCONFIRMED
+    assert not ledger.confirmed([PLAIN], book)
+    assert ledger.current(book)[PLAIN].status == ledger.UNCONFIRMED
 
 
 @pytest.mark.parametrize(("device", "status"), [(H200, ledger.SPECIFICATION), (B200, ledger.UNCONFIRMED)])

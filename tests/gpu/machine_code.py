@@ -27,11 +27,12 @@ LIMIT = 20.0  # seconds of a kernel in the interpreter
 def record_forms(recorder, args):
     """A kernel for each form that teaches, given in registers and as a constant, at two levels."""
     from ptxdiff.conformance import forms, teaching
+    from ptxdiff.conformance.sequences import SEQUENCES
     from ptxdiff.emulator import Buffer, PtxError
     from ptxdiff.triton.targets import assembler
 
     sequences = args.what == "sequences"
-    every = list(teaching.SEQUENCES if sequences else forms.bounds_of())
+    every = list(SEQUENCES if sequences else forms.bounds_of())
     k, n = args.part
     names = every[k - 1 :: n]
     left = Counter()

@@ -11,7 +11,6 @@ from ptxdiff.model.policies import policies
 from ptxdiff.model.reference import ReferenceFault
 from ptxdiff.references.formats import E2M1X4, U8
 
-CALLS = []
 STEP = 1
 
 
@@ -32,6 +31,7 @@ def another(x):
 
 
 def case_of(function=reference):
+    """A new case, for which no answers are kept."""
     return Case(
         inputs={"x": U8},
         outputs={"y": U8},
@@ -61,8 +61,7 @@ def judged(case, outputs, variant="one"):
     return judge(case, policies(case, case.variants[variant]), units, {"y": np.array(outputs, np.uint8)})
 
 
-def test_a_reference_is_evaluated_once_for_all_variants_and_outputs(made, monkeypatch):
-    monkeypatch.setattr("ptxdiff.judging.judge.answers", Answers())
+def test_a_reference_is_evaluated_once_for_all_variants_and_outputs(made):
     case = case_of()
     assert judged(case, X + 1).passed
     assert judged(case, X + 1, "two").passed
@@ -74,7 +73,6 @@ def test_a_reference_is_evaluated_once_for_all_variants_and_outputs(made, monkey
 @pytest.mark.parametrize("function", [reference, stepped, moved])
 def test_a_reference_changed_in_place_is_evaluated_again(function, monkeypatch):
     """Mistakes are planted in this way: with the old answers, a wrong variant would pass."""
-    monkeypatch.setattr("ptxdiff.judging.judge.answers", Answers())
     case = case_of()
     assert judged(case, X + 1).passed
     monkeypatch.setattr(function, "__code__", another.__code__)
@@ -84,7 +82,6 @@ def test_a_reference_changed_in_place_is_evaluated_again(function, monkeypatch):
 def test_code_on_the_lines_of_another_is_distinguished(monkeypatch):
     """A planted mistake has the file and lines of the code that it replaces, so that their text does not distinguish
     it."""
-    monkeypatch.setattr("ptxdiff.judging.judge.answers", Answers())
     case, code = case_of(), stepped.__code__
     assert judged(case, X + 1).passed
     constants = tuple(3 if c == 255 else c for c in code.co_consts)
@@ -94,7 +91,6 @@ def test_code_on_the_lines_of_another_is_distinguished(monkeypatch):
 
 def test_a_reference_changed_in_place_between_items_is_evaluated_again(monkeypatch):
     """Within one item a reference is digested once."""
-    monkeypatch.setattr("ptxdiff.judging.judge.answers", Answers())
     real, digested = keeping.digest_with_code, []
 
     def noted(value, **more):
@@ -124,7 +120,6 @@ def test_two_references_in_one_item_are_distinguished():
 
 
 def test_a_value_that_a_reference_uses_is_part_of_the_key(monkeypatch):
-    monkeypatch.setattr("ptxdiff.judging.judge.answers", Answers())
     case = case_of()
     assert judged(case, X + 1).passed
     monkeypatch.setitem(globals(), "STEP", 3)

@@ -7,7 +7,6 @@ import re
 
 import pytest
 
-from ptxdiff.conformance import ledger
 from ptxdiff.diskcache import cache_folder
 from ptxdiff.records import read
 from ptxdiff.reports import html
@@ -63,10 +62,9 @@ def test_by_default_the_units_bits(runs):  # noqa: F811
 
 
 @pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
-def test_rounded_results_have_the_evidence_model(runs, target, monkeypatch):  # noqa: F811
+def test_rounded_results_have_the_evidence_model(runs, target):  # noqa: F811
     """On Hopper too, although the ledger confirms its bits. The records name the choice, and the experiment is another
     one."""
-    monkeypatch.setattr(ledger, "_confirmed", lambda form: True)
     identities = set()
     for choice in ("hopper", "rounded"):
         _, _, found = runs(f"--ptx-target={target}", f"--ptx-approximate={choice}", case=CASE)
@@ -110,9 +108,8 @@ def test_wrong_choices_are_usage_errors(run_cases, words, message):
 
 
 @pytest.mark.parametrize("choice", ["hopper", "rounded"])
-def test_the_report_shows_which_targets_rest_on_a_model(run_cases, pytester, monkeypatch, choice):
+def test_the_report_shows_which_targets_rest_on_a_model(run_cases, pytester, choice):
     """For one case on several targets: in the terminal, in the matrix and beside the results."""
-    monkeypatch.setattr(ledger, "_confirmed", lambda form: True)
     case = PLAIN.replace("relative(2.0**-20)", "relative(2.0**-8)")
     options = ("--ptx-target=sm_90a", "--ptx-target=sm_100a", "--ptx-records=run.jsonl")
     found = run_cases(*options, f"--ptx-approximate={choice}", case=case)

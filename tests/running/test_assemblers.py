@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from ptxdiff.cli import main
-from ptxdiff.diskcache import DiskCache
 from ptxdiff.records import Key, Result
 from ptxdiff.running import reuse
 from ptxdiff.running.assemblers import AssemblerChoice, label_of, option_words, tritons_options, tritons_own
 from ptxdiff.running.cluster.messages import other_assembler
 from ptxdiff.triton.ptxas import NoAssembler, assembler_at
+from tests.support.caches import share_caches
 from tests.support.tritons import since
 
 pytest.importorskip("triton")
@@ -40,18 +39,6 @@ def chosen(path, level=3):
     return assembler_at(path, level, options=tritons_options(TARGET))
 
 
-class Here(DiskCache):
-    """A cache for the results of these tests. Compiled and assembled code comes from the usual cache."""
-
-    def __init__(self, place: Path) -> None:
-        super().__init__("items")
-        self.place = place
-
-    @property
-    def folder(self) -> Path:
-        return self.place
-
-
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):
     """Two different programs that report the same version."""
@@ -70,7 +57,8 @@ def runs(run_cases, monkeypatch, tmp_path):
     """Run the case with the assembler backend. Returns (assembler in the key, reused) for each result; checks the exit
     code."""
     monkeypatch.setenv("PTXDIFF_REUSE", "1")
-    monkeypatch.setattr(reuse, "_kept", Here(tmp_path / "cache"))
+    share_caches(tmp_path / "cache", "ptx", "cubin", "sass")
+    monkeypatch.setenv("PTXDIFF_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(reuse, "_edited_meanwhile", lambda: False)  # others may edit meanwhile
 
     def run(*arguments, file="run.jsonl", code=0):

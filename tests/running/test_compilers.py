@@ -6,14 +6,13 @@ import sysconfig
 
 import pytest
 
-from ptxdiff.diskcache import DiskCache
 from ptxdiff.model.compilers import also_with, module_of_build
 from ptxdiff.model.variants import CaseError
 from ptxdiff.processes import pool
 from ptxdiff.processes.pool import theirs_too
-from ptxdiff.running import reuse
 from ptxdiff.triton import builds, compile
 from ptxdiff.triton.builds import NoBuild
+from tests.support.caches import share_caches
 from tests.support.triton_builds import FAULT, compiler, environment
 
 FLIP = '''"""Flip the lowest bit."""
@@ -88,8 +87,8 @@ def test_a_variant_whose_compiler_is_not_here_is_not_run_and_never_passes(result
 def test_two_builds_in_one_run_are_kept_apart_and_compared(results, old, pytester, monkeypatch):
     """A planted fault of one build shows only in its own variant, also if the other's results come from a cache."""
     monkeypatch.setenv("PTXDIFF_REUSE", "1")
-    for module, name in ((reuse, "items"), (compile, "ptx")):
-        monkeypatch.setattr(module, "_kept", _Here(name, pytester.path / name))
+    share_caches(pytester.path / "cache", "cubin", "sass")
+    monkeypatch.setenv("PTXDIFF_CACHE_DIR", str(pytester.path / "cache"))
     first, head = results(*ALSO, case=FLIP % "")
     assert verdicts(first) == {"plain": "pass", "plain@old": "fail"}
     labels = {(r["key"]["variant"], r["key"].get("compiler", "")) for r in first}
@@ -108,16 +107,6 @@ def test_two_builds_in_one_run_are_kept_apart_and_compared(results, old, pyteste
     repaired, head = results(*ALSO, case=FLIP % "")
     assert verdicts(repaired) == {"plain": "pass", "plain@old": "pass"}
     assert {r["key"]["variant"] for r in repaired if r.get("reused")} <= {"plain"}
-
-
-class _Here(DiskCache):
-    def __init__(self, name, place):
-        super().__init__(name)
-        self.place = place
-
-    @property
-    def folder(self):
-        return self.place
 
 
 def _forget():

@@ -147,21 +147,16 @@ SASS = ("--ptx-backend=sass", "--ptx-target=sm_90a")
 
 
 @pytest.fixture
-def machine_runs(runs, monkeypatch):
-    """Run a case as machine code, as in a new process. Returns verdicts, the items that ran, and the records."""
+def machine_runs(runs):
+    """Run a case as machine code, as in a new process. Returns verdicts, the items that ran, and the records.
+
+    A process reads a ledger once for each path, so a test that edits one gives the edited text another path.
+    """
     from ptxdiff.backends import create
-    from ptxdiff.conformance import taught
 
     if words := create("sass").unavailable("sm_90a"):
         pytest.skip(words)
-
-    def run(*arguments: str):
-        taught.forget()
-        return runs(*SASS, *arguments, case=MACHINE)
-
-    yield run
-    monkeypatch.undo()
-    taught.forget()
+    return lambda *arguments: runs(*SASS, *arguments, case=MACHINE)
 
 
 def test_results_of_machine_code_are_reused(machine_runs):
@@ -205,6 +200,7 @@ def test_a_key_names_the_ledger_that_the_process_has_read(machine_runs, monkeypa
     with monkeypatch.context() as patch:
         patch.setattr(collection, "run_item", edited)
         assert machine_runs()[0] == {("abs", "sm_90a"): "pass"}
+    monkeypatch.setattr(taught, "PATH", ledger.rename(tmp_path / "edited.jsonl"))
     assert machine_runs()[0] == {("abs", "sm_90a"): "not run"}
 
 

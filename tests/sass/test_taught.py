@@ -357,9 +357,8 @@ def _with_infinities(a: int, b: int, rnd: int, relu: int) -> int:
     return cvt_f16x2_f32(a, b, rnd, relu, 0, 0)
 
 
-def test_each_source_of_lessons_keeps_its_own_lines(monkeypatch) -> None:
-    monkeypatch.setattr(teaching, "SEQUENCES", {"max max u32": teaching.SEQUENCES["max max u32"]})
+def test_each_source_of_lessons_keeps_its_own_lines() -> None:
     before = '{"target": "sm_90a", "form": "IADD3", "agreed": 5, "differed": 0, "digest": ""}\n'
-    text = teaching.taught_again("sequences", TARGET, before, print)
+    text = teaching.taught_again("sequences", TARGET, before, print, names=["max max u32"])
     assert text.startswith(before)
-    assert teaching.taught_again("sequences", TARGET, text, print) == text
+    assert teaching.taught_again("sequences", TARGET, text, print, names=["max max u32"]) == text

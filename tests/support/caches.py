@@ -10,12 +10,12 @@ SHARED = ("compiled", "targets")
 """Machine code of numba and of definitions, and what Triton serves: they take seconds to make, and hold no result."""
 
 
-def share_caches(folder: Path) -> None:
-    """Make an empty cache folder, but for links to the shared parts of the one in use."""
+def share_caches(folder: Path, *more: str) -> None:
+    """Make an empty cache folder, but for links to the shared parts of the one in use. more: further shared parts."""
     folder.mkdir()
     here = cache_folder()
     if here is None:
         return
-    for kind in SHARED:
+    for kind in (*SHARED, *more):
         (here / kind).mkdir(parents=True, exist_ok=True)
         (folder / kind).symlink_to((here / kind).resolve())

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
+from pathlib import Path
+
 import pytest
 
-from ptxdiff.cli import main
+from ptxdiff.cli import main, run
 from tests.support.case_sources import FLIP
 
 
@@ -22,3 +25,10 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str
     code = main(words)
     out, err = capsys.readouterr()
     return code, out, err
+
+
+def pytest_arguments(*words: str) -> list[str]:
+    """The arguments with which `ptxdiff run` and these words call pytest."""
+    parser = argparse.ArgumentParser("run")
+    run.configure(parser)
+    return run.pytest_arguments(parser.parse_args(words, argparse.Namespace(rest=[])), Path("r.jsonl"))

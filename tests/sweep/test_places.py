@@ -19,8 +19,7 @@ def test_a_sweep_uses_every_gpu_of_its_target(monkeypatch):
         places_of("sm_100a")
 
 
-def test_without_a_gpu_the_emulator_is_named(monkeypatch):
-    monkeypatch.setattr("ptxdiff.processes.gpus.gpus", lambda: ())
+def test_without_a_gpu_the_emulator_is_named(no_gpu):
     assert default_target("emulator", None) == "sm_90a"
     with pytest.raises(UsageError, match="--backend emulator"):
         default_target("gpu", None)

@@ -64,13 +64,6 @@ def device(monkeypatch):
     monkeypatch.setattr("ptxdiff.timing.in_registers.time_in_registers", in_registers)
 
 
-@pytest.fixture
-def no_gpu(monkeypatch):
-    """A machine without a GPU, also where there is one."""
-    monkeypatch.setattr("ptxdiff.running.collection.gpus", lambda: ())
-    monkeypatch.setattr("ptxdiff.processes.child.gpus", lambda: ())
-
-
 def test_without_a_gpu_benchmarks_are_skipped_with_a_reason(run_cases, no_gpu):
     done = run_cases("--benchmark-only", "--ptx-backend=gpu", "-rs", move=SOURCE)
     done.assert_outcomes(skipped=12)

@@ -292,12 +292,13 @@ def added(parts: Iterable[dict[str, Verdict]]) -> dict[str, Verdict]:
     return total
 
 
-def more(found: Mapping[str, Verdict]) -> dict[str, dict[str, int]]:
+def more(found: Mapping[str, Verdict], book: ledger.Ledger | None = None) -> dict[str, dict[str, int]]:
     """The agreed inputs by form and definition, for forms of which the ledger has fewer.
 
-    The ledger's opinions on a definition that has changed since do not count.
+    The ledger's opinions on a definition that has changed since do not count. book: None for the
+    committed ledger.
     """
-    known = {form: e.opinions for form, e in ledger.current().items()}
+    known = {form: e.opinions for form, e in ledger.current(book).items()}
     agreed = {form: dict(v.agreed) for form, v in found.items()}
     return {form: new for form, new in agreed.items() if any(new[n] > known[form].get(n, 0) for n in new)}
 

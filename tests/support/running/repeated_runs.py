@@ -5,12 +5,11 @@ from __future__ import annotations
 import importlib
 import json
 import sys
-from pathlib import Path
 
 import pytest
 
-from ptxdiff.diskcache import DiskCache
 from ptxdiff.running import collection, reuse
+from tests.support.caches import share_caches
 
 CASE = """
 from ptxdiff import Case, asm
@@ -34,23 +33,12 @@ case = Case(
 HELPER = "def mask():\n    return 6\n"
 
 
-class Here(DiskCache):
-    """A cache for these tests. Definitions that numba compiled come from the usual cache."""
-
-    def __init__(self, place: Path) -> None:
-        super().__init__("items")
-        self.place = place
-
-    @property
-    def folder(self) -> Path:
-        return self.place
-
-
 @pytest.fixture
 def runs(run_cases, pytester, monkeypatch, tmp_path):
     """Run a case file and its helper as in a new process. Returns verdicts, the items that ran, and the records."""
     monkeypatch.setenv("PTXDIFF_REUSE", "1")
-    monkeypatch.setattr(reuse, "_kept", Here(tmp_path / "cache" / "items"))
+    share_caches(tmp_path / "cache")
+    monkeypatch.setenv("PTXDIFF_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     name = f"ptxdiff_reuse_{abs(hash(str(tmp_path)))}"
     monkeypatch.syspath_prepend(str(tmp_path))
