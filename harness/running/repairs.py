@@ -96,14 +96,17 @@ class Repairs:
         return _depends_on_other_places(job, variant, wrong)
 
     def confirmed(self, job: Job, cause: str) -> str:
-        """A cause that judging found; "" if it advises to swap two operands and that makes nothing right.
+        """A cause that judging found; "" if it advises to swap two operands, and no run shows that this helps.
 
-        A reference with its inputs exchanged may give the bits of another mistake, such as a missing modifier.
+        A reference with its inputs exchanged may give the bits of another mistake, such as a missing modifier. Only
+        setups without a context are run.
         """
         variant = job.variant
         names = next((p for p in itertools.permutations(job.case.inputs, 2) if cause == EXCHANGED.format(*p)), None)
-        if names is None or job.setup.context != "straight":
+        if names is None:
             return cause
+        if job.setup.context != "straight":
+            return ""
         one, other = names
         swapped = {**job.inputs, one: job.inputs[other], other: job.inputs[one]}
         if not isinstance(variant, AsmVariant):

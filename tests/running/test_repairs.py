@@ -15,6 +15,7 @@ from ptxdiff import Case, Domain, asm, kernel, plain, ptx
 from ptxdiff.backends import create
 from ptxdiff.jobs import Job, Setup
 from ptxdiff.judging.judge import judge
+from ptxdiff.judging.likeness import EXCHANGED
 from ptxdiff.model.load import LoadedCase
 from ptxdiff.model.policies import policies
 from ptxdiff.references import arithmetic as correct
@@ -200,6 +201,20 @@ def test_operands_are_swapped_only_where_that_makes_all_results_right(text, name
     item = Item(LoadedCase(case, "c", "case", Path("c.py"), ""), "v", "sm_90a", "emulator")
     found = causes(run_item(item, create("emulator"), "quick"))
     assert ("the bits are those of a and b exchanged: swap the operands" in found) == named
+
+
+@pytest.mark.parametrize(("context", "kept"), [("straight", True), ("loop", False)])
+def test_no_run_shows_that_swapped_operands_help_within_a_context(context, kept):
+    case = Case(
+        inputs={"a": U32, "b": U32}, outputs={"d": U32}, reference=lambda a, b: (a - b) & 0xFFFFFFFF,
+        variants={"v": asm("sub.u32 $0, $2, $1;", "=r,r,r")},
+    )  # fmt: skip
+    inputs = {"a": np.arange(64, dtype=np.uint32), "b": np.arange(64, dtype=np.uint32)[::-1].copy()}
+    setup = Setup(pack=1, shape=(64,), context=context)
+    job = Job(case, "c", Path("c.py"), "v", case.variants["v"], "sm_90a", setup, inputs)
+    cause = EXCHANGED.format("a", "b")
+    found = repairs.Repairs(policies(case, case.variants["v"])).confirmed(job, cause)
+    assert found == (cause if kept else "")
 
 
 def test_a_cuda_statement_is_repaired_in_its_own_spelling():
