@@ -252,12 +252,17 @@ class SharedBlocks:
         return [address]
 
     def publish(self, places: Array, lanes: Array) -> None:
-        """Note what threads release that made strong stores to places."""
-        self.order.tick()
+        """Note what threads release that made strong stores to places: what happened before their last memory barrier
+        (MEMBAR). What was released at these places before is forgotten."""
+        self.forget(places)
         for place, lane in zip(places.tolist(), lanes.tolist(), strict=True):
-            self.published[place] = self.order.join(
-                self.published.get(place), self.order.release(np.array([lane]))
-            )  # fmt: skip
+            for released in self.order.released_by(lane, "relaxed", "sys"):
+                self.published[place] = self.order.join(self.published.get(place), released.vector)
+
+    def forget(self, places: Array) -> None:
+        """A store to places ends what updates and strong stores released there."""
+        for place in self.published.keys() & set(places.tolist()) if self.published else ():
+            del self.published[place]
 
     def acquire(self, places: Array, lanes: Array) -> None:
         """Order threads after those that made strong stores to the places that they read."""
@@ -283,6 +288,7 @@ class SharedBlocks:
         self._before()
         changes = (table[index] != rows).any(axis=1)
         self._refuse(instruction, self.memory.note_write(places, size, lanes, changes), places, "overwrites")
+        self.forget(places)
         table[index] = rows
         self._refuse(instruction, (table[index] != rows).any(axis=1), places, "is one of several threads that store to")
 
@@ -294,7 +300,7 @@ class SharedBlocks:
         return self.memory.bytes.reshape(-1, size)
 
     def fence(self, lanes: Array) -> None:
-        """Let later atomic operations of threads release what their warps did until now."""
+        """Let later atomic operations and strong stores of threads release what their warps did until now."""
         self._before()
         self.order.fence(lanes, "sys", "release")
 
@@ -690,7 +696,7 @@ class _Fence(MachineStep):
 
 
 class _MemoryBarrier(_Fence):
-    """MEMBAR: what threads did before it, their next atomic operations on shared memory release."""
+    """MEMBAR: what threads did before it, their next atomic operations and strong stores to shared memory release."""
 
     def run(self, machine: Machine, fibre: Fibre) -> bool:
         """See MachineStep.run."""

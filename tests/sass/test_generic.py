@@ -7,6 +7,7 @@ import pytest
 
 from ptxdiff import run_ptx
 from ptxdiff.emulator import Buffer
+from ptxdiff.emulator.errors import MemoryFault
 from ptxdiff.sass import generic
 from ptxdiff.sass.cubin import MachineCode, Parameter
 from ptxdiff.sass.run import run_machine_code
@@ -42,6 +43,13 @@ SEEN = (
     "ld.u32 x, [h+512]; ENDS: mov.u32 y, 0;"
 )
 """The second warp waits for a number of the first. One lane adds for all, and each reads."""
+FENCED = (
+    "setp.lt.u32 c, t, 32; @!c bra WAITS; st.u32 [g+256], v; fence.acq_rel.cta; st.relaxed.cta.u32 [g], 7; bra ENDS;"
+    "WAITS: mov.u32 x, 0; LOOP: ld.acquire.cta.u32 y, [g+-128]; setp.ne.u32 d, y, 7; @d bra LOOP;"
+    "ld.u32 x, [g+128]; ENDS: "
+)
+"""The second warp waits for flags of the first, each stored behind a fence."""
+FENCE = "fence.acq_rel.cta;"
 BODIES = {
     "shared": "st.u32 [g], v; ld.u32 x, [g]; ld.u16 y, [g+2];",
     "local": "st.u32 [h], v; st.local.u32 [own+4], t; ld.u32 x, [h]; ld.u8 y, [h+1];",
@@ -54,6 +62,7 @@ BODIES = {
     "strong": "setp.lt.u32 c, t, 32; @!c bra WAITS; st.u32 [g+256], v; st.release.cta.u32 [g], 7; bra ENDS;"
     "WAITS: mov.u32 x, 0; LOOP: ld.acquire.cta.u32 y, [g+-128]; setp.ne.u32 d, y, 7; @d bra LOOP;"
     "ld.u32 x, [g+128]; ENDS: ",
+    "fenced": FENCED,
     "seen": SEEN,
     "last": LAST.format(word="[h]", space=""),
     "last of shared": LAST.format(word="[data]", space=".shared"),
@@ -101,6 +110,26 @@ def test_a_weak_flag_is_a_race(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(BODIES, "strong", body)
     with pytest.raises(MachineFault, match="race"):
         _stored("strong", "sass", "sm_90a")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        FENCED.replace(FENCE, ""),
+        FENCED.replace(f"st.u32 [g+256], v; {FENCE}", f"{FENCE} st.u32 [g+256], v;"),  # too early
+        FENCED.replace(FENCE, "").replace("[g], 7;", f"[g], 7; {FENCE}"),  # too late
+        # What is stored between two flags, of which only the first has a fence.
+        FENCED.replace("bra ENDS;WAITS", "st.u32 [g+256], t; st.relaxed.cta.u32 [g], 8; bra ENDS;WAITS").replace(
+            "y, 7; @d", "y, 8; @d"
+        ),
+    ],
+    ids=["none", "too early", "too late", "between two"],
+)
+@pytest.mark.parametrize("level", ["ptx", "sass"])
+def test_a_strong_flag_without_a_fence_before_it_is_a_race(body: str, level: str, monkeypatch) -> None:
+    monkeypatch.setitem(BODIES, "fenced", body)
+    with pytest.raises(MachineFault if level == "sass" else MemoryFault, match="race"):
+        _stored("fenced", level, "sm_90a")
 
 
 @pytest.mark.parametrize("after", ["", "fence.acq_rel.cta;"])
