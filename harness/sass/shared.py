@@ -634,6 +634,8 @@ def _atomic(instruction: MachineInstruction, code: MachineCode) -> MachineStep |
     shared, returns = instruction.opcode == "ATOMS", instruction.opcode.startswith("ATOM")
     words = list(instruction.modifiers)
     operands = list(instruction.operands)
+    if words == ["POPC", "INC", "32"]:
+        return _count(instruction)
     if not shared:
         if words[:1] != ["E"] or words[-2:-1] != ["STRONG"] or words[-1] not in ("GPU", "SYS", "CTA", "SM"):
             return None
@@ -664,6 +666,19 @@ def _atomic(instruction: MachineInstruction, code: MachineCode) -> MachineStep |
     return _Atomic(instruction, size, update, where, to, tuple(sources))
 
 
+def _count(instruction: MachineInstruction) -> MachineStep | None:
+    """ATOMS.POPC.INC.32, which adds 1 for each lane and gives nothing back."""
+    operands = instruction.operands
+    chosen = _update("ADD", ())
+    if instruction.opcode != "ATOMS" or chosen is None or len(operands) != 2:
+        return None
+    to, where = operands
+    if to != Operand("R", -1) or not is_shared(where):
+        return None
+    size, add = chosen
+    return _Atomic(instruction, size, lambda before: add(before, 1), where, to, ())
+
+
 def _in_global(where: Operand) -> bool:
     uniform, base = where.uniform, where.base
     if base is not None and (base.suffix in SCALES or (base.number > 0 and base.number % 2)):
@@ -678,7 +693,7 @@ def _update(op: str, kind: tuple[str, ...]) -> tuple[int, Callable[..., int]] | 
         return size, find("add", modifiers)[0].array_function().one
     if kind not in ((), ("64",), ("S32",), ("S64",)):
         return None
-    if kind in (("S32",), ("S64",)) and op not in ("MIN", "MAX"):
+    if kind in (("S32",), ("S64",)) and op not in ("MIN", "MAX") and (op, kind) != ("ADD", ("S32",)):
         return None
     size = 8 if kind in (("64",), ("S64",)) else 4
     letter = "s" if kind and kind[0].startswith("S") else "u" if op in ("ADD", "MIN", "MAX", "INC", "DEC") else "b"
