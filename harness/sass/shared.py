@@ -265,9 +265,13 @@ class SharedBlocks:
             del self.published[place]
 
     def acquire(self, places: Array, lanes: Array) -> None:
-        """Order threads after those that made strong stores to the places that they read."""
+        """Order the warps of threads after what was released at the places that these read.
+
+        The whole warp, because one lane may wait for all, and ptxas drops the barrier of a warp that has converged.
+        """
         for place in set(places.tolist()) & self.published.keys():
-            self.order.acquire(lanes[places == place], self.published[place])
+            warps = np.unique(lanes[places == place] // _WARP)
+            self.order.acquire((warps[:, None] * _WARP + np.arange(_WARP)).ravel(), self.published[place])
 
     def _before(self) -> None:
         """Order what warps did until now before what they do next."""

@@ -50,6 +50,13 @@ FENCED = (
 )
 """The second warp waits for flags of the first, each stored behind a fence."""
 FENCE = "fence.acq_rel.cta;"
+ONE_WAITS = (
+    "mov.u64 h, data; cvta.shared.u64 h, h; st.shared.u32 [data], 0; bar.sync 0; setp.lt.u32 c, t, 32; @!c bra WAITS;"
+    f"st.u32 [g+256], v; bar.warp.sync -1; setp.ne.u32 d, t, 0; @d bra ENDS; {FENCE} st.relaxed.cta.u32 [h], 7;"
+    "bra ENDS; WAITS: setp.ne.u32 d, t, 32; @d bra JOIN; LOOP: ld.acquire.cta.u32 y, [h]; setp.ne.u32 d, y, 7;"
+    "@d bra LOOP; JOIN: bar.warp.sync -1; ld.u32 x, [g+128]; ENDS: mov.u32 y, 0;"
+)
+"""One lane stores a flag for its warp, and one of the second warp waits for it."""
 BODIES = {
     "shared": "st.u32 [g], v; ld.u32 x, [g]; ld.u16 y, [g+2];",
     "local": "st.u32 [h], v; st.local.u32 [own+4], t; ld.u32 x, [h]; ld.u8 y, [h+1];",
@@ -91,6 +98,17 @@ def test_machine_code_gives_the_bits_of_the_ptx(name: str, target: str, opt: int
     wanted = _stored(name, "ptx", target)
     assert wanted.any()
     assert (_stored(name, "sass", target, opt) == wanted).all()
+
+
+@pytest.mark.parametrize(("target", "opt"), [("sm_80", 3), ("sm_80", 0), ("sm_90a", 0)])
+def test_one_lane_waits_for_its_warp(target: str, opt: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(BODIES, "one", ONE_WAITS)
+    wanted = _stored("one", "ptx", target)
+    assert wanted.any()
+    assert (_stored("one", "sass", target, opt) == wanted).all()
+    monkeypatch.setitem(BODIES, "one", ONE_WAITS.replace(FENCE, ""))
+    with pytest.raises(MachineFault, match="race"):
+        _stored("one", "sass", target, opt)
 
 
 @pytest.mark.parametrize("window", ["_shared", "_local"])
