@@ -139,6 +139,12 @@ def _shifted_sums() -> Iterator[_NamedSequence]:
     yield "mul.wide.u32 and sub", f"{{ .reg .b64 w; {text} }}", ("b64",), ("b32", "b32", "b64")
     text = "shr.u32 v, $1, 3; mul.wide.u32 w, v, 12345; sub.u64 $0, w, $2;"
     yield "mul.wide.u32 by 12345 and sub", f"{{ .reg .b32 v; .reg .b64 w; {text} }}", ("b64",), ("b32", "b64")
+    for kind in ("u32", "s32"):
+        for operation in ("add", "sub"):
+            for low in ("u32", "u64"):
+                text = f"mul.wide.{kind} w, $4, $5; {operation}.cc.{low} $0, $2, $3; {operation}c.u64 $1, w, $6;"
+                yield f"mul.wide.{kind} and {operation} with carry {low}", f"{{ .reg .b64 w; {text} }}", (
+                    f"b{low[1:]}", "b64"), (f"b{low[1:]}",) * 2 + ("b32", "b32", "b64")  # fmt: skip
     text = "mul.wide.u32 w, $2, $3; sub.cc.u64 $0, w, $4; subc.u64 $1, $4, 0;"
     yield "mul.wide.u32 and sub with borrow", f"{{ .reg .b64 w; {text} }}", ("b64",) * 2, ("b32", "b32", "b64")
 

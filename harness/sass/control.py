@@ -178,7 +178,7 @@ def _call(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
 
 
 class Return(MachineStep):
-    """A jump to an address in a pair of registers."""
+    """A jump to an address in a pair of registers. Lanes for which the guard does not hold go on behind it."""
 
     def __init__(self, instruction: MachineInstruction, register: int, base: int) -> None:
         super().__init__(instruction)
@@ -186,13 +186,19 @@ class Return(MachineStep):
 
     def run(self, machine: Machine, fibre: Fibre) -> bool:
         """See MachineStep.run."""
-        low = machine.read("R", self.register, fibre.lanes).astype(np.int64)
-        high = machine.read("R", self.register + 1, fibre.lanes).astype(np.int64)
-        return machine.split_by(fibre, (high << 32 | low) + self.base)
+        lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
+        every = machine._all if fibre.lanes is None else fibre.lanes
+        targets = np.full(len(every), fibre.pc + BYTES, np.int64)
+        if count:
+            low = machine.read("R", self.register, lanes).astype(np.int64)
+            high = machine.read("R", self.register + 1, lanes).astype(np.int64)
+            leave = slice(None) if lanes is None else np.isin(every, lanes, assume_unique=True)
+            targets[leave] = (high << 32 | low) + self.base
+        return machine.split_by(fibre, targets)
 
 
 def _return(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
-    if instruction.modifiers != ("REL", "NODEC") or instruction.guard is not None:
+    if instruction.modifiers != ("REL", "NODEC"):
         raise refuse(instruction)
     if len(instruction.operands) != 2 or not plain(instruction.operands[0], "R"):
         raise refuse(instruction)

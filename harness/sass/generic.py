@@ -4,9 +4,10 @@ Windows for shared memory, for the local memory of a thread and for the paramete
 gives them; all other addresses are those of global memory. ptxas has the windows from special registers or from the
 driver's words in constant bank 0 (`driver_words`).
 
-A strong access to shared memory (volatile, relaxed, acquire or release in PTX) does not race with another one, and a
-strong load orders its thread after the thread that stored what it reads, with fences or without them: machine code that
-lacks one has no fault here. Atomic operations order threads by their fences (`SharedBlocks.atomic`).
+A strong access to shared memory (volatile, relaxed, acquire or release in PTX) does not race with another one. A strong
+store releases what happened before its thread's last fence (MEMBAR), and a strong load orders its thread after what was
+released where it reads, with a fence behind it or without one: ptxas writes none for `ld.acquire`. So do atomic
+operations (`SharedBlocks.atomic`).
 """
 
 from __future__ import annotations

@@ -75,6 +75,7 @@ SOURCES: Mapping[str, SourceKind] = {
     "-q": SourceKind(64, "-", "two", immediate="none"),  # a pair of registers that is negated
     "-u": SourceKind(32, "-", "two", immediate="none"),  # a register that is negated
     "~u": SourceKind(32, "~", immediate="none"),  # a register whose complement is read
+    "~q": SourceKind(64, "~", immediate="none"),  # a pair of registers whose complement is read
     "l": SourceKind(64, "-", "long", signed=True),  # a signed word of 32 bits, whose negation can need one more
     "q": SourceKind(64, "-", "two", ("", "64")),
     "w": SourceKind(64, "~", "", ("", "64")),
@@ -301,7 +302,7 @@ def _fits(kind: str, operand: Operand, uniform: bool) -> bool:
         return False
     if kind == "r" and (operand.kind != "R" or operand.number < 0):
         return False
-    if (kind in ("-u", "-q") and not operand.negated) or (kind == "~u" and not operand.inverted):
+    if (kind in ("-u", "-q") and not operand.negated) or (kind in ("~u", "~q") and not operand.inverted):
         return False
     if kind == "p-" and operand.number == 7:
         return False

@@ -59,9 +59,10 @@ That FCHK, FLO and POPC are among them, ptxas shows: releases from 12.8 to 13.5 
 _NOTHING = frozenset({
     "ACQBULK", "ARRIVES", "BAR", "BPT", "BRA", "BREAK", "BRX", "BSSY", "BSYNC", "CALL", "CCTL", "DEPBAR",
     "ENDCOLLECTIVE", "ERRBAR", "EXIT", "FENCE", "JMP", "KILL", "LDGDEPBAR", "LDGSTS", "MEMBAR", "NANOSLEEP", "NOP",
-    "PREEXIT", "RET", "UBLKCP", "UTMALDG", "UTMASTG", "WARPSYNC", "YIELD",
+    "PREEXIT", "RET", "UBLKCP", "UBLKPF", "UTMACCTL", "UTMALDG", "UTMASTG", "UVIRTCOUNT", "WARPSYNC", "YIELD",
 })  # fmt: skip
-"""Opcodes whose operands are all read."""
+"""Opcodes whose operands are all read. So are those of every other opcode whose first operand is an address."""
+_ADDRESSES = frozenset({"gdesc", "idesc", "mem", "tmem"})
 
 
 def early_uses(function: MachineFunction) -> list[EarlyUse]:
@@ -164,7 +165,8 @@ def _accessed(instruction: MachineInstruction) -> tuple[frozenset[Place], frozen
     if instruction.guard is not None:
         _add(reads, instruction.guard, 1)
     operands = list(instruction.operands)
-    if instruction.opcode not in _STORES | _NOTHING and operands:
+    known = instruction.opcode in _STORES | _NOTHING
+    if not known and operands and operands[0].kind not in _ADDRESSES:
         # Predicates before the first register, or after it, are results too, as far as no source precedes them.
         _add(writes, operands[0], _width(instruction))
         first = 1
@@ -183,8 +185,11 @@ def _accessed(instruction: MachineInstruction) -> tuple[frozenset[Place], frozen
             if part is not None:
                 # An address of shared memory has 32 bits, and so has a uniform register in it.
                 narrow = operand.base is not None or instruction.opcode in _OF_SHARED
+                narrow |= not known and operand is instruction.operands[0]
                 _add(reads, part, 2 if operand.wide or (part.kind == "UR" and not narrow) else 1)
         _add(reads, operand, size if operand.kind == "R" else 1)
+        if operand.kind in ("gdesc", "idesc", "tmem") and operand.number >= 0:
+            reads.add(("UR", operand.number))
     return frozenset(reads), frozenset(writes)
 
 

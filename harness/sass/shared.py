@@ -252,17 +252,26 @@ class SharedBlocks:
         return [address]
 
     def publish(self, places: Array, lanes: Array) -> None:
-        """Note what threads release that made strong stores to places."""
-        self.order.tick()
+        """Note what threads release that made strong stores to places: what happened before their last memory barrier
+        (MEMBAR). What was released at these places before is forgotten."""
+        self.forget(places)
         for place, lane in zip(places.tolist(), lanes.tolist(), strict=True):
-            self.published[place] = self.order.join(
-                self.published.get(place), self.order.release(np.array([lane]))
-            )  # fmt: skip
+            for released in self.order.released_by(lane, "relaxed", "sys"):
+                self.published[place] = self.order.join(self.published.get(place), released.vector)
+
+    def forget(self, places: Array) -> None:
+        """A store to places ends what updates and strong stores released there."""
+        for place in self.published.keys() & set(places.tolist()) if self.published else ():
+            del self.published[place]
 
     def acquire(self, places: Array, lanes: Array) -> None:
-        """Order threads after those that made strong stores to the places that they read."""
+        """Order the warps of threads after what was released at the places that these read.
+
+        The whole warp, because one lane may wait for all, and ptxas drops the barrier of a warp that has converged.
+        """
         for place in set(places.tolist()) & self.published.keys():
-            self.order.acquire(lanes[places == place], self.published[place])
+            warps = np.unique(lanes[places == place] // _WARP)
+            self.order.acquire((warps[:, None] * _WARP + np.arange(_WARP)).ravel(), self.published[place])
 
     def _before(self) -> None:
         """Order what warps did until now before what they do next."""
@@ -283,6 +292,7 @@ class SharedBlocks:
         self._before()
         changes = (table[index] != rows).any(axis=1)
         self._refuse(instruction, self.memory.note_write(places, size, lanes, changes), places, "overwrites")
+        self.forget(places)
         table[index] = rows
         self._refuse(instruction, (table[index] != rows).any(axis=1), places, "is one of several threads that store to")
 
@@ -294,7 +304,7 @@ class SharedBlocks:
         return self.memory.bytes.reshape(-1, size)
 
     def fence(self, lanes: Array) -> None:
-        """Let later atomic operations of threads release what their warps did until now."""
+        """Let later atomic operations and strong stores of threads release what their warps did until now."""
         self._before()
         self.order.fence(lanes, "sys", "release")
 
@@ -628,6 +638,8 @@ def _atomic(instruction: MachineInstruction, code: MachineCode) -> MachineStep |
     shared, returns = instruction.opcode == "ATOMS", instruction.opcode.startswith("ATOM")
     words = list(instruction.modifiers)
     operands = list(instruction.operands)
+    if words == ["POPC", "INC", "32"]:
+        return _count(instruction)
     if not shared:
         if words[:1] != ["E"] or words[-2:-1] != ["STRONG"] or words[-1] not in ("GPU", "SYS", "CTA", "SM"):
             return None
@@ -658,6 +670,19 @@ def _atomic(instruction: MachineInstruction, code: MachineCode) -> MachineStep |
     return _Atomic(instruction, size, update, where, to, tuple(sources))
 
 
+def _count(instruction: MachineInstruction) -> MachineStep | None:
+    """ATOMS.POPC.INC.32, which adds 1 for each lane and gives nothing back."""
+    operands = instruction.operands
+    chosen = _update("ADD", ())
+    if instruction.opcode != "ATOMS" or chosen is None or len(operands) != 2:
+        return None
+    to, where = operands
+    if to != Operand("R", -1) or not is_shared(where):
+        return None
+    size, add = chosen
+    return _Atomic(instruction, size, lambda before: add(before, 1), where, to, ())
+
+
 def _in_global(where: Operand) -> bool:
     uniform, base = where.uniform, where.base
     if base is not None and (base.suffix in SCALES or (base.number > 0 and base.number % 2)):
@@ -672,7 +697,7 @@ def _update(op: str, kind: tuple[str, ...]) -> tuple[int, Callable[..., int]] | 
         return size, find("add", modifiers)[0].array_function().one
     if kind not in ((), ("64",), ("S32",), ("S64",)):
         return None
-    if kind in (("S32",), ("S64",)) and op not in ("MIN", "MAX"):
+    if kind in (("S32",), ("S64",)) and op not in ("MIN", "MAX") and (op, kind) != ("ADD", ("S32",)):
         return None
     size = 8 if kind in (("64",), ("S64",)) else 4
     letter = "s" if kind and kind[0].startswith("S") else "u" if op in ("ADD", "MIN", "MAX", "INC", "DEC") else "b"
@@ -690,7 +715,7 @@ class _Fence(MachineStep):
 
 
 class _MemoryBarrier(_Fence):
-    """MEMBAR: what threads did before it, their next atomic operations on shared memory release."""
+    """MEMBAR: what threads did before it, their next atomic operations and strong stores to shared memory release."""
 
     def run(self, machine: Machine, fibre: Fibre) -> bool:
         """See MachineStep.run."""

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from ptxdiff import run_ptx
+from ptxdiff.sass import shared
 from ptxdiff.sass.text import MachineFault, Unsupported
 from ptxdiff.triton.targets import tool
 from tests.support.sampling import paired
@@ -101,6 +102,16 @@ ld.shared.v4.u32 {%r5, %r6, %r7, %r8}, [%r19+16];
 mad.lo.u32 %r20, %r20, 3, %r5; mad.lo.u32 %r20, %r20, 5, %r6; mad.lo.u32 %r20, %r20, 7, %r7;
 mad.lo.u32 %r20, %r20, 9, %r8; ld.shared.u32 %r5, [%r19]; mad.lo.u32 %r20, %r20, 11, %r5;
 """
+HISTOGRAM = """
+.reg .b32 w; and.b32 w, %r2, 7; shl.b32 w, w, 2; add.u32 w, w, %r19; setp.lt.u32 %p1, %r3, 41;
+setp.lt.u32 %p2, %r3, 18; @%p2 st.shared.u32 [%r16], %r3; bar.sync 0;
+red.shared.add.u32 [w], 1; @%p1 red.shared.add.u32 [w+32], 1; red.shared.add.u32 [memory+64], 1;
+red.shared.add.s32 [memory+68], %r2; @%p1 atom.shared.add.u32 %r4, [memory+60], 1; bar.sync 0;
+and.b32 %r5, %r3, 15; shl.b32 %r5, %r5, 2; add.u32 %r5, %r5, %r19; ld.shared.u32 %r20, [%r5];
+ld.shared.u32 %r6, [memory+64]; mad.lo.u32 %r20, %r20, 3, %r6; ld.shared.u32 %r6, [memory+68];
+mad.lo.u32 %r20, %r20, 5, %r6;
+"""
+"""Counts of one for each thread, which ptxas writes in one word from level 1 and sm_80 on."""
 GLOBAL = """
 atom.global.add.u32 %r4, [%d2], 1; red.global.max.u32 [%d2+4], %r2; red.global.add.u64 [%d2+8], %d3;
 atom.global.min.s32 %r5, [%d2+16], %r2; atom.global.xor.b32 %r6, [%d2+20], %r2; membar.gl;
@@ -145,7 +156,7 @@ def _bits(body: str, target: str, level: str, **options: int) -> tuple[np.ndarra
 
 BODIES = {
     "exchange": EXCHANGE, "reduce": REDUCE, "diverged": DIVERGED, "memory": MEMORY, "votes": VOTES,
-    "producer": PRODUCER, "atomics": ATOMICS, "global": GLOBAL, "local": LOCAL,
+    "producer": PRODUCER, "atomics": ATOMICS, "histogram": HISTOGRAM, "global": GLOBAL, "local": LOCAL,
 }  # fmt: skip
 
 
@@ -171,6 +182,26 @@ def test_machine_code_gives_the_bits_of_the_ptx(name: str, target: str) -> None:
     assert (found[1] == expected[1]).all()
 
 
+@pytest.mark.parametrize("opt", [1, 3])
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100a"])
+def test_counts_of_one_give_the_bits_of_the_ptx(target: str, opt: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = _bits(HISTOGRAM, target, "ptx")[0]
+    counted: list[str] = []
+    once = shared._count
+    monkeypatch.setattr(shared, "_count", lambda i: counted.append(i.text) or once(i))
+    assert (_bits(HISTOGRAM, target, "sass", opt=opt)[0] == expected).all()
+    assert len(counted) == 4
+    # A planted mistake: two for each lane.
+    monkeypatch.setattr(shared, "_count", lambda i: _twice(once(i)))
+    assert (_bits(HISTOGRAM, target, "sass", opt=opt)[0] != expected).any()
+
+
+def _twice(step: shared._Atomic) -> shared._Atomic:
+    one = step.update
+    step.update = lambda before: one(one(before))
+    return step
+
+
 @pytest.mark.parametrize(("target", "opt"), [("sm_80", 3), ("sm_90a", 0), ("sm_90a", 3), ("sm_100a", 0)])
 def test_barriers_may_be_counted_in_registers(target: str, opt: int) -> None:
     """At level 0 ptxas has the lanes of a warp come together first, by WARPSYNC.COLLECTIVE.ALL."""
@@ -188,7 +219,10 @@ def test_a_missing_barrier_is_a_race(target: str) -> None:
 
 def test_what_the_table_lacks_is_refused() -> None:
     for text in ("SHFL.SIDE PT, R5, R4, 0x1, 0x1f", "VOTE.ANY.X R5, PT, P0", "LDS.U R5.H0, [R4]", "BAR.SYNC.NEW 0x0",
-                 "ATOMS.ADD.F32 R5, [R4], R4", "REDUX.MAX.F32 UR4, R4", "RED.E.ADD.WEAK.GPU [R2.64], R4",
+                 "ATOMS.ADD.F32 R5, [R4], R4", "ATOMS.POPC.INC.32 R5, [R4+URZ]", "ATOMS.POPC.INC RZ, [R4+URZ]",
+                 "ATOMS.POPC.INC.64 RZ, [R4+URZ]", "ATOMS.POPC.INC.32 RZ, [R4+URZ], R5", "ATOMS.ADD.S64 R4, [R4], R4",
+                 "ATOMS.POPC.DEC.32 RZ, [R4]", "REDG.E.POPC.INC.32.STRONG.GPU [R4]",
+                 "REDUX.MAX.F32 UR4, R4", "RED.E.ADD.WEAK.GPU [R2.64], R4",
                  "LDG.E R5, [R2.X4]", "MEMBAR.NEW.GPU", "BAR.SYNC 0x10", "BAR.SYNC R4, R5",
                  "MOV R4, 0x100\nBAR.SYNC R4, R4", "WARPSYNC.COLLECTIVE.ALL R4, `(.L_x_1)\nENDCOLLECTIVE\n.L_x_1:",
                  "@P0 WARPSYNC.COLLECTIVE.ALL `(.L_x_1)\nENDCOLLECTIVE\n.L_x_1:"):  # fmt: skip

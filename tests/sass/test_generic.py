@@ -7,6 +7,7 @@ import pytest
 
 from ptxdiff import run_ptx
 from ptxdiff.emulator import Buffer
+from ptxdiff.emulator.errors import MemoryFault
 from ptxdiff.sass import generic
 from ptxdiff.sass.cubin import MachineCode, Parameter
 from ptxdiff.sass.run import run_machine_code
@@ -42,6 +43,20 @@ SEEN = (
     "ld.u32 x, [h+512]; ENDS: mov.u32 y, 0;"
 )
 """The second warp waits for a number of the first. One lane adds for all, and each reads."""
+FENCED = (
+    "setp.lt.u32 c, t, 32; @!c bra WAITS; st.u32 [g+256], v; fence.acq_rel.cta; st.relaxed.cta.u32 [g], 7; bra ENDS;"
+    "WAITS: mov.u32 x, 0; LOOP: ld.acquire.cta.u32 y, [g+-128]; setp.ne.u32 d, y, 7; @d bra LOOP;"
+    "ld.u32 x, [g+128]; ENDS: "
+)
+"""The second warp waits for flags of the first, each stored behind a fence."""
+FENCE = "fence.acq_rel.cta;"
+ONE_WAITS = (
+    "mov.u64 h, data; cvta.shared.u64 h, h; st.shared.u32 [data], 0; bar.sync 0; setp.lt.u32 c, t, 32; @!c bra WAITS;"
+    f"st.u32 [g+256], v; bar.warp.sync -1; setp.ne.u32 d, t, 0; @d bra ENDS; {FENCE} st.relaxed.cta.u32 [h], 7;"
+    "bra ENDS; WAITS: setp.ne.u32 d, t, 32; @d bra JOIN; LOOP: ld.acquire.cta.u32 y, [h]; setp.ne.u32 d, y, 7;"
+    "@d bra LOOP; JOIN: bar.warp.sync -1; ld.u32 x, [g+128]; ENDS: mov.u32 y, 0;"
+)
+"""One lane stores a flag for its warp, and one of the second warp waits for it."""
 BODIES = {
     "shared": "st.u32 [g], v; ld.u32 x, [g]; ld.u16 y, [g+2];",
     "local": "st.u32 [h], v; st.local.u32 [own+4], t; ld.u32 x, [h]; ld.u8 y, [h+1];",
@@ -54,6 +69,7 @@ BODIES = {
     "strong": "setp.lt.u32 c, t, 32; @!c bra WAITS; st.u32 [g+256], v; st.release.cta.u32 [g], 7; bra ENDS;"
     "WAITS: mov.u32 x, 0; LOOP: ld.acquire.cta.u32 y, [g+-128]; setp.ne.u32 d, y, 7; @d bra LOOP;"
     "ld.u32 x, [g+128]; ENDS: ",
+    "fenced": FENCED,
     "seen": SEEN,
     "last": LAST.format(word="[h]", space=""),
     "last of shared": LAST.format(word="[data]", space=".shared"),
@@ -84,6 +100,17 @@ def test_machine_code_gives_the_bits_of_the_ptx(name: str, target: str, opt: int
     assert (_stored(name, "sass", target, opt) == wanted).all()
 
 
+@pytest.mark.parametrize(("target", "opt"), [("sm_80", 3), ("sm_80", 0), ("sm_90a", 0)])
+def test_one_lane_waits_for_its_warp(target: str, opt: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(BODIES, "one", ONE_WAITS)
+    wanted = _stored("one", "ptx", target)
+    assert wanted.any()
+    assert (_stored("one", "sass", target, opt) == wanted).all()
+    monkeypatch.setitem(BODIES, "one", ONE_WAITS.replace(FENCE, ""))
+    with pytest.raises(MachineFault, match="race"):
+        _stored("one", "sass", target, opt)
+
+
 @pytest.mark.parametrize("window", ["_shared", "_local"])
 def test_a_planted_mistake_gives_other_bits(window: str, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted, right = _stored("of each", "ptx", "sm_90a"), getattr(generic, window)
@@ -101,6 +128,26 @@ def test_a_weak_flag_is_a_race(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(BODIES, "strong", body)
     with pytest.raises(MachineFault, match="race"):
         _stored("strong", "sass", "sm_90a")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        FENCED.replace(FENCE, ""),
+        FENCED.replace(f"st.u32 [g+256], v; {FENCE}", f"{FENCE} st.u32 [g+256], v;"),  # too early
+        FENCED.replace(FENCE, "").replace("[g], 7;", f"[g], 7; {FENCE}"),  # too late
+        # What is stored between two flags, of which only the first has a fence.
+        FENCED.replace("bra ENDS;WAITS", "st.u32 [g+256], t; st.relaxed.cta.u32 [g], 8; bra ENDS;WAITS").replace(
+            "y, 7; @d", "y, 8; @d"
+        ),
+    ],
+    ids=["none", "too early", "too late", "between two"],
+)
+@pytest.mark.parametrize("level", ["ptx", "sass"])
+def test_a_strong_flag_without_a_fence_before_it_is_a_race(body: str, level: str, monkeypatch) -> None:
+    monkeypatch.setitem(BODIES, "fenced", body)
+    with pytest.raises(MachineFault if level == "sass" else MemoryFault, match="race"):
+        _stored("fenced", level, "sm_90a")
 
 
 @pytest.mark.parametrize("after", ["", "fence.acq_rel.cta;"])

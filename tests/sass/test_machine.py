@@ -277,6 +277,31 @@ def test_a_caller_is_returned_to() -> None:
     assert (found == WORDS + 0x11).all()
 
 
+@pytest.mark.parametrize(("guard", "returns"), [
+    ("P0", np.arange(32) < 5), ("!P0", np.arange(32) >= 5), ("P1", np.arange(32) < 0), ("!P1", np.arange(32) >= 0),
+])  # fmt: skip
+def test_lanes_return_under_a_predicate(guard: str, returns: np.ndarray) -> None:
+    """The others go on behind it, and return later."""
+    body = f"""{LOAD}
+    MOV R8, 0xc0
+    MOV R9, RZ
+    ISETP.LT.AND P0, PT, R0, 0x5, PT
+    ISETP.LT.AND P1, PT, R0, 0x0, PT
+    IADD3 R5, R4, 0x1, RZ
+    BSSY B0, `(.L_x_8)
+    CALL.REL.NOINC `(.L_x_9)
+    BSYNC B0
+    .L_x_8:
+    {STORE}
+    .L_x_9:
+    IADD3 R5, R5, 0x10, RZ
+    @{guard} RET.REL.NODEC R8 `(kernel)
+    IADD3 R5, R5, 0x100, RZ
+    RET.REL.NODEC R8 `(kernel)"""
+    found, _ = run(body, [WORDS])
+    assert (found == WORDS + np.where(returns, 0x11, 0x111)).all()
+
+
 CONVERGED = """
 BRA.CONV ~URZ, `(.L_x_5)
 IADD3 R5, R5, 0x100, RZ

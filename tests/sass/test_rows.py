@@ -67,6 +67,10 @@ from tests.support.sass.assembly import LOAD, STORE, run, written
         ("VHMNMX R1, R2.H0_H0, R3, R4, PT", "VHMNMX{.type}{.NAN}"),
         ("IMAD.WIDE.U32 R2, R4, R5, -R6", "IMAD.WIDE.U32-c"),
         ("IMAD.WIDE.U32 RZ, P0, R4, R5, -R6", "IMAD.WIDE.U32-c"),
+        ("IMAD.WIDE.X R2, R4, R5, R6, P0", "IMAD.WIDE.X"),
+        ("IMAD.WIDE.X R2, R4, R5, ~R6, !P0", "IMAD.WIDE.X~c"),
+        ("IMAD.WIDE.U32.X R2, R4, R5, ~R6, P0", "IMAD.WIDE.U32.X~c"),
+        ("IMAD.WIDE.U32.X R2, R4, R5, R6, P0", "IMAD.WIDE.U32.X"),
         ("VIMNMX3.U16x2 R1, R2, R3, R4, PT", "VIMNMX3.U16x2"),
         ("VIMNMX3.S16x2.RELU R1, R2, R3, R4, PT", "VIMNMX3.S16x2{.RELU}"),
         ("VIMNMX3.RELU R1, R2, R3, R4, PT", "VIMNMX3.RELU"),
@@ -148,6 +152,11 @@ def test_instructions_find_their_rows(text: str, name: str) -> None:
         "LEA.X R1, R2, -R3, 0xc, P0",
         "LEA.HI.X R1, R2, R3, ~R4, 0x4, P0",
         "IMAD.WIDE.U32.X R2, R4, R5, -R6, P0",
+        "IMAD.WIDE.X R2, R4, R5, -R6, P0",
+        "IMAD.WIDE.X R2, R4, ~R5, R6, P0",
+        "IMAD.WIDE.X R2, P1, R4, R5, R6, P0",  # the carry out
+        "IMAD.WIDE.U32.X R2, P1, R4, R5, ~R6, P0",
+        "IMAD.WIDE.X R2, R4, R5, ~R7, P0",
         "HADD2.F32.SAT R1, R3, R2.H0_H0",
         "IMNMX.S64 P0, PT, R2, R4, R6, !PT, !PT",  # what its first predicates are
         "IMNMX.S64 PT, PT, R2, R4, R6, !PT, PT",

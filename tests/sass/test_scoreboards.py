@@ -80,6 +80,21 @@ def test_the_words_name_both_instructions() -> None:
         ("SHFL.IDX P2, R8, R7, R9, 0x1f", {("R", 7), ("R", 9)}, {("P", 2), ("R", 8)}),
         ("STS.64 [R6+UR5+0x9400], R8", {("R", 6), ("UR", 5), ("R", 8), ("R", 9)}, set()),
         ("LDS R1, [UR5]", {("UR", 5)}, {("R", 1)}),
+        ("UTMAPF.L2.1D [UR8], [UR4]", {("UR", 8), ("UR", 4), ("UR", 5)}, set()),
+        ("UBLKPF.L2 [UR4], UR6", {("UR", 4), ("UR", 5), ("UR", 6)}, set()),
+        ("UTMACCTL.PF [UR4]", {("UR", 4), ("UR", 5)}, set()),
+        ("UTCBAR [UR4], URZ", {("UR", 4)}, set()),
+        ("STTM.x2 tmem[UR4], R6", {("UR", 4), ("R", 6)}, set()),
+        ("LDTM R6, tmem[UR4]", {("UR", 4)}, {("R", 6)}),
+        (
+            "UTCHMMA gdesc[UR4], gdesc[UR6], tmem[UR8], tmem[UR10], idesc[UR13], UP0",
+            {*(("UR", n) for n in (4, 6, 8, 10, 13)), ("UP", 0)},
+            set(),
+        ),
+        ("UVIRTCOUNT.DEALLOC.SMPOOL UR4", {("UR", 4)}, set()),
+        ("SYNCS.CCTL.IV [UR4]", {("UR", 4)}, set()),
+        ("STAS.64 [R4.64], R6", {("R", 4), ("R", 5), ("R", 6)}, set()),
+        ("RPCMOV.32 Rpc.LO, R12", {("R", 12)}, set()),
         ("LDG.E R1, desc[UR8][R2.64+UR4]", {("R", 2), ("R", 3), ("UR", 4), ("UR", 5)}, {("R", 1)}),
     ],
 )
@@ -135,6 +150,11 @@ LOAD = ("LDG.E R2, desc[UR4][R6.64]", 0, 1, 0)
             [("@!P0 LDS R4, [R13]", 2, 7, 0), ("@P0 MOV R4, R5", 7, 7, 0), ("MOV R3, R4", 7, 7, 0)],
             ["result"],  # what writes other lanes leaves the load unfinished
         ),
+        ([("S2UR UR8, SR_CTAID.X", 0, 7, 0), ("UTMAPF.L2.1D [UR8], [UR4]", 7, 7, 0)], ["result"]),
+        ([("S2UR UR8, SR_CTAID.X", 0, 7, 0), ("UTMAPF.L2.1D [UR8], [UR4]", 7, 7, 1)], []),
+        ([("S2UR UR4, SR_CTAID.X", 0, 7, 0), ("UBLKPF.L2 [UR4], UR6", 7, 0, 0)], ["result"]),
+        ([("S2UR UR4, SR_CTAID.X", 0, 7, 0), ("UTMACCTL.PF [UR4]", 7, 7, 0)], ["result"]),
+        ([("S2UR UR4, SR_CTAID.X", 0, 7, 0), ("STTM.x2 tmem[UR4], R6", 7, 0, 0)], ["result"]),
         ([("SHFL.IDX PT, R8, R7, 0xd, 0x1f", 0, 1, 0), ("MOV R8, R9", 7, 7, 0)], ["result"]),
         ([("@!P1 F2I.NTZ R4, R8", 2, 7, 0), ("@P0 F2I.NTZ R4, R8", 0, 7, 0)], []),  # one unit, in order
         ([("I2F.F64 R6, R10", 3, 0, 0), ("F2I.S64.F64.TRUNC R10, R16", 1, 7, 0)], []),

@@ -134,6 +134,51 @@ def _narrow_as_halves(a: int, b: int, c: int, relu: int, form: int) -> int:
     return cvt_bf16x2_f32_rs(a, b, c, relu, 0)
 
 
+WIDE_SUMS = {
+    "IMAD.WIDE.X": "mul.wide.s32 and add with carry u64",
+    "IMAD.WIDE.X~c": "mul.wide.s32 and sub with carry u32",
+    "IMAD.WIDE.U32.X~c": "mul.wide.u32 and sub with carry u64",
+}
+"""Rows for products, sums and carries, and a sequence that teaches each."""
+
+
+@pytest.mark.parametrize("row", WIDE_SUMS)
+def test_a_planted_mistake_in_a_wide_sum_with_a_carry_differs(row: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    lessons, complaints = _teach([WIDE_SUMS[row]])
+    assert complaints == {}
+    assert lessons[row].agreed
+    right = rows.ROWS["IMAD"]
+    for mistake in (_without_carry, _of_the_other_sign):
+        wrong = [dataclasses.replace(r, definition=mistake(r.definition)) if r.name == row else r for r in right]
+        plant(monkeypatch, "IMAD", wrong)
+        lessons, _ = _teach([WIDE_SUMS[row]])
+        assert lessons[row].differed, mistake
+
+
+def _without_carry(right):
+    return _signed_sum if right.__name__ == "imad_wide_signed_x" else _unsigned_sum
+
+
+def _signed_sum(a: int, b: int, c: int, d: int) -> int:
+    return wrap64(a * b + c)
+
+
+def _unsigned_sum(a: int, b: int, c: int, d: int) -> int:
+    return wrap64(wrap64(a * b) + c)
+
+
+def _of_the_other_sign(right):
+    return _unsigned_of_signed if right.__name__ == "imad_wide_signed_x" else _signed_of_unsigned
+
+
+def _unsigned_of_signed(a: int, b: int, c: int, d: int) -> int:
+    return wrap64(wrap64((a & 0xFFFFFFFF) * (b & 0xFFFFFFFF)) + c + d)
+
+
+def _signed_of_unsigned(a: int, b: int, c: int, d: int) -> int:
+    return wrap64(sign_extend(a, 32) * sign_extend(b, 32) + c + d)
+
+
 def test_a_few_forms_bring_each_machine_instruction_into_some_kernels() -> None:
     if not probe()[TARGET].available:
         pytest.skip(f"no ptxas for {TARGET}")

@@ -654,3 +654,16 @@ def imnmx_s8x4_relu(a: int, b: int, c: int) -> int:
         x, y = sign_extend(a >> 8 * number, 8), sign_extend(b >> 8 * number, 8)
         total |= max(min(x, y) if c else max(x, y), 0) << 8 * number
     return total
+
+
+@row("IMAD.WIDE.X", "R2 = s,s,Q,p")
+@row("IMAD.WIDE.X", "R2 = s,s,~q,p", label="IMAD.WIDE.X~c")
+def imad_wide_signed_x(a: int, b: int, c: int, d: int) -> int:
+    """A signed 64-bit product, a sum with the third operand (or its complement) and a carry."""
+    return wrap64(a * b + c + d)
+
+
+@row("IMAD.WIDE.U32.X", "R2 = u,u,~q,p", label="IMAD.WIDE.U32.X~c")
+def imad_wide_x_complement(a: int, b: int, c: int, d: int) -> int:
+    """An unsigned 64-bit product, a sum with the complement of the third operand, and a carry."""
+    return wrap64(wrap64(a * b) + c + d)
