@@ -1,4 +1,7 @@
-"""Record accesses to shared memory and detect races, in compiled code, one access after the other.
+"""Decide whether accesses to a unit of memory race: in compiled code, one access after the other.
+
+Shared memory has such a table of units (`space.AccessTable`), and so has global memory within a block or a cluster
+where other things than barriers of whole blocks order threads (`global_races`).
 
 Of each unit of bytes a row of the table `units` keeps the last plain write, the reads since, and the strong writes
 since (atomic operations, and volatile, relaxed and release stores). Two accesses race if one of them writes, not both
