@@ -12,7 +12,7 @@ References that round by other means than `references` (torch's own types, numpy
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,10 +72,18 @@ def intermediate_inputs(
     inside: which rows of storage units lie within `where=`. more: makes codes by input, of rows that the search starts
     from besides random ones, such as products that tie; none if it gives nothing.
     """
-    rows: list[list[Codes]] = []
     distinct = list({id(r): r for given in references for r in alternatives(given)}.values())
-    for reference in [r for r in distinct if not runs_on_host(r) and not hasattr(r, "made_of")][:_REFERENCES]:
-        search = StepSearch(case, reference, formats, rng, inside, _ROWS[effort], _KEPT[effort])
+    chosen = [r for r in distinct if not runs_on_host(r) and not hasattr(r, "made_of")][:_REFERENCES]
+    searches = (StepSearch(case, r, formats, rng, inside, _ROWS[effort], _KEPT[effort]) for r in chosen)
+    return units_found(searches, formats, more)
+
+
+def units_found(
+    searches: Iterable[StepSearch], formats: Mapping[str, Format], more: Callable[[], Sequence[Codes]]
+) -> list[Codes]:
+    """Storage units of every input, of what all searches find. One begins when the one before has ended."""
+    rows: list[list[Codes]] = []
+    for search in searches:
         try:
             rows += search.found(more)
         except ReferenceFault:  # other sets show where it raises

@@ -244,6 +244,11 @@ def _make(case: Case, case_name: str, effort: str) -> Iterator[InputSet]:
     bits = sum(f.unit_bits for f in formats.values())
     results = [format_of(a) for a in case.outputs.values()]
     inside = functools.partial(within, case.domain, formats)
+    references = [case.reference, *(v.reference for v in case.variants.values() if v.reference is not None)]
+
+    def ties(rng: np.random.Generator) -> Callable[[], list[Codes]]:
+        return functools.partial(_ties_of_products, formats, results, rng)
+
     # A name means the same inputs everywhere, so a set that is larger at a higher effort needs another name.
     size = "" if effort == "quick" else "-full"
     builders: list[tuple[str, Callable[[np.random.Generator], list[Codes]]]] = [
@@ -260,8 +265,11 @@ def _make(case: Case, case_name: str, effort: str) -> Iterator[InputSet]:
             (f"ties{size}/1", lambda rng: _ties(case, formats, effort, rng)),
             (f"outputs{size}/1", lambda rng: output_inputs(case, formats, effort, rng, inside)),
             (f"rounding{size}/1", lambda rng: rounding_inputs(formats, results, effort, rng)),
-            (f"intermediate{size}/1", lambda rng: _intermediate(case, formats, results, effort, rng, inside)),
-            (f"through{size}/1", lambda rng: _through(case, formats, results, effort, rng, inside)),
+            (
+                f"intermediate{size}/1",
+                lambda rng: intermediate_inputs(case, references, formats, effort, rng, inside, ties(rng)),
+            ),
+            (f"through{size}/1", lambda rng: through_inputs(case, formats, effort, rng, inside, ties(rng))),
             (f"sticky{size}/2", lambda rng: sticky_inputs(formats, results, effort, rng)),
             ("patterns/1", lambda rng: pattern_inputs(formats, rng)),
             (f"random{size}/1", lambda rng: [_random(f, _RANDOM[effort], rng) for f in formats.values()]),
@@ -345,33 +353,6 @@ def generated_set(name: str, count: int, seed: int, generator: Generator, offset
 
 def _generated(generator: Generator, numbers: NDArray[np.int64]) -> dict[str, NDArray[np.generic]]:
     return {n: generator.units(n, numbers).astype(f.numpy_dtype()) for n, f in generator.formats.items()}
-
-
-def _intermediate(
-    case: Case,
-    formats: Mapping[str, Format],
-    results: Sequence[Format],
-    effort: str,
-    rng: np.random.Generator,
-    inside: Callable[[Units], NDArray[np.bool_]],
-) -> list[Codes]:
-    """Inputs at the boundaries of roundings in the case's reference and in its variants'."""
-    references = [case.reference, *(v.reference for v in case.variants.values() if v.reference is not None)]
-    ties = functools.partial(_ties_of_products, formats, results, rng)
-    return intermediate_inputs(case, references, formats, effort, rng, inside, ties)
-
-
-def _through(
-    case: Case,
-    formats: Mapping[str, Format],
-    results: Sequence[Format],
-    effort: str,
-    rng: np.random.Generator,
-    inside: Callable[[Units], NDArray[np.bool_]],
-) -> list[Codes]:
-    """Inputs at the boundaries of roundings after the approximate steps of policies."""
-    ties = functools.partial(_ties_of_products, formats, results, rng)
-    return through_inputs(case, formats, effort, rng, inside, ties)
 
 
 def _ties_of_products(

@@ -15,20 +15,20 @@ The seed is the same for every case, so that no verdict depends on a name.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxdiff.inputs.edges import in_slots, repeated
-from ptxdiff.inputs.intermediate import Codes, Inside, Rng, StepSearch
+from ptxdiff.inputs.edges import repeated
+from ptxdiff.inputs.intermediate import Codes, Inside, Rng, StepSearch, units_found
 from ptxdiff.model.arguments import codes_of
 from ptxdiff.model.case import Case
 from ptxdiff.model.match import Approximate
 from ptxdiff.model.policies import policies, specification
-from ptxdiff.model.reference import ReferenceFault, runs_on_host
+from ptxdiff.model.reference import runs_on_host
 from ptxdiff.model.variants import Reference, alternatives
 from ptxdiff.references.formats import F64, Format, to_float64
 from ptxdiff.references.rounding import Rounded, Rounding, observing, unobserved
@@ -53,7 +53,11 @@ def through_inputs(
     inside: which rows of storage units lie within `where=`. more: makes codes by input, of rows that the search starts
     from besides random ones; none if it gives nothing.
     """
-    rows: list[list[Codes]] = []
+    return units_found(_searches(case, formats, effort, rng, inside), formats, more)
+
+
+def _searches(case: Case, formats: Mapping[str, Format], effort: str, rng: Rng, inside: Inside) -> Iterator[StepSearch]:
+    """One for each specification and each end of the bounds of its approximate steps."""
     for reference, steps in _specifications(case)[:_SPECIFICATIONS]:
         accepted = alternatives(reference)
         readings = [r for r in accepted if hasattr(r, "offsets")]
@@ -62,15 +66,9 @@ def through_inputs(
         for offsets in _ends([r.offsets for r in readings]):
             reading = next(r for r in readings if r.offsets == offsets)
             rank = functools.partial(_unlikely, case, formats, steps, offsets) if any(offsets) else None
-            search = StepSearch(
+            yield StepSearch(
                 case, reading, formats, rng, inside, _ROWS[effort], _KEPT[effort], accepted=accepted, rank=rank
             )
-            try:
-                rows += search.found(more)
-            except ReferenceFault:  # other sets show where it raises
-                continue
-    columns = [np.concatenate([r[k] for r in rows]) if rows else np.zeros(0, np.int64) for k in range(len(formats))]
-    return [in_slots(f, c) for f, c in zip(formats.values(), columns, strict=True)]
 
 
 def _specifications(case: Case) -> list[tuple[Reference, list[Approximate]]]:
