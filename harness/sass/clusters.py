@@ -6,8 +6,8 @@ ATOM), whose upper word is SR_SWINHI, by arrivals at mbarriers (SYNCS.ARRIVE wit
 arrive at an mbarrier beside them.
 
 Threads of a cluster are one team of `HappensBefore`. UCGABAR_ARV releases and UCGABAR_WAIT acquires, with fences before
-it or without. An access to a block that may not have begun is a fault, and so is
-one to a block that has ended; one to a block that may have ended is not seen.
+it or without. An access to a block that may not have begun is a fault, and so is one to a block that has ended; one to
+a block that may have ended is not seen.
 
 In a launch without clusters the steps of this module do not exist, and what needs them is refused.
 """

@@ -13,6 +13,7 @@ operations (`SharedBlocks.atomic`).
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +28,8 @@ from ptxdiff.sass.text import BYTES, MachineFault, MachineInstruction, Operand, 
 _LOW = 0xFFFFFFFF
 
 
-def _window(of: int) -> int:
+def _window(of: Any) -> Any:
+    """The upper word of an address, or of an array of them."""
     return of >> 32
 
 
@@ -45,7 +47,7 @@ class GenericAccess(MemoryAccess):
         addresses = global_addresses(machine, lanes, count, self.where)
         loads = self.loads
         rows = np.zeros((count, size), np.uint8) if loads else stored(machine, self.data, size, lanes, count)
-        window = addresses >> 32
+        window = _window(addresses)
         elsewhere = np.ones(count, np.bool_)
         for number, access in _WINDOWS.items():
             here = window == number
@@ -110,7 +112,7 @@ class GenericAtomic(_Atomic):
         instruction, size = self.instruction, self.size
         lanes, count = machine.guarded(instruction.guard, fibre.lanes)
         addresses = global_addresses(machine, lanes, count, self.where)
-        window = addresses >> 32
+        window = _window(addresses)
         near = window == _window(SHARED_WINDOW)
         if not np.isin(window, list(_WINDOWS)).any():
             return super().run(machine, fibre)
@@ -140,7 +142,7 @@ class MemoryQuery(MachineStep):
             to, _, where = self.instruction.operands
             every = machine._all if lanes is None else lanes
             addresses = global_addresses(machine, lanes, count, where)
-            window, word = addresses >> 32, self.instruction.modifiers[-1]
+            window, word = _window(addresses), self.instruction.modifiers[-1]
             found: Array = window == _window(LOCAL_WINDOW if word == "L" else SHARED_WINDOW)
             if word == "S":
                 found &= SharedBlocks.of(machine).own(addresses & _LOW, every)
@@ -158,7 +160,7 @@ class SharedWindow(MachineStep):
         """See MachineStep.run."""
         lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
         if count:
-            place, high = self.instruction.operands[0], SHARED_WINDOW >> 32
+            place, high = self.instruction.operands[0], _window(SHARED_WINDOW)
             if place.kind == "UR":
                 warps = np.unique((machine._all if lanes is None else lanes) // _WARP)
                 machine.write_uniform("UR", place.number, warps, np.full(len(warps), high, np.uint32))

@@ -256,8 +256,12 @@ class SharedBlocks:
         (MEMBAR). What was released at these places before is forgotten."""
         self.forget(places)
         for place, lane in zip(places.tolist(), lanes.tolist(), strict=True):
-            for released in self.order.released_by(lane, "relaxed", "sys"):
-                self.published[place] = self.order.join(self.published.get(place), released.vector)
+            self._release(place, lane)
+
+    def _release(self, place: int, lane: int) -> None:
+        """Join to what is released at a place what happened before a thread's last memory barrier."""
+        for released in self.order.released_by(lane, "relaxed", "sys"):
+            self.published[place] = self.order.join(self.published.get(place), released.vector)
 
     def forget(self, places: Array) -> None:
         """A store to places ends what updates and strong stores released there."""
@@ -323,8 +327,7 @@ class SharedBlocks:
             before = self.published.get(place)
             if before is not None:
                 self.order.acquire(lane // _WARP * _WARP + np.arange(_WARP), before)
-            for released in self.order.released_by(lane, "relaxed", "sys"):
-                self.published[place] = self.order.join(before, released.vector)
+            self._release(place, lane)
         return table
 
     def _refuse(self, instruction: MachineInstruction, bad: Array, places: Array, verb: str) -> None:
