@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxdiff.inputs.kernel_sets import units_of
+from ptxdiff.inputs.kernel_sets import numbered, units_of
 from ptxdiff.inputs.sets import InputSet, seed_of, stream, within
 from ptxdiff.model.arguments import format_of
 from ptxdiff.model.case import Case
@@ -45,7 +45,7 @@ def _chosen_groups(inputs: InputSet, size: int, shuffled: int | None) -> NDArray
     return (chosen[:, None] * inputs.group + np.arange(inputs.group)).reshape(-1)[:size]
 
 
-def kernel_inputs(case: Case, case_name: str, set_name: str, sizes: Mapping[str, int]) -> Units:
+def kernel_inputs(case: Case, set_name: str, sizes: Mapping[str, int]) -> Units:
     """Inputs of a whole kernel: what the case generates, or what a set of `kernel_sets` gives.
 
     Elements outside `where` are replaced by other elements of the set that lie inside.
@@ -56,16 +56,14 @@ def kernel_inputs(case: Case, case_name: str, set_name: str, sizes: Mapping[str,
     """
     shapes = {n: a.shape(sizes) if isinstance(a, Shaped) else () for n, a in case.inputs.items()}
     if set_name.startswith("generated"):
-        return _all_within(case, _generated(case, case_name, set_name, sizes, shapes))
+        return _all_within(case, _generated(case, set_name, sizes, shapes))
     made = [n for n, domain in case.domains.items() if isinstance(domain, Generated)]
-    units = {n: u for n, u in _generated(case, case_name, set_name, sizes, shapes).items() if n in made} if made else {}
+    units = {n: u for n, u in _generated(case, set_name, sizes, shapes).items() if n in made} if made else {}
     for name in case.inputs:
         if name not in made:
-            units[name] = units_of(case, case_name, name, set_name, sizes)
+            units[name] = units_of(case, name, set_name, sizes)
     bounded = [n for n in case.domains if n not in made]
-    return {n: units[n] for n in case.inputs} | {
-        n: _kept(case, f"{case_name}/{n}", set_name, n, units[n]) for n in bounded
-    }
+    return {n: units[n] for n in case.inputs} | {n: _kept(case, set_name, n, units[n]) for n in bounded}
 
 
 _TRIED = 1 << 18
@@ -77,7 +75,7 @@ _FEW = 64
 are tested."""
 
 
-def _kept(case: Case, seed: str, set_name: str, name: str, units: NDArray[np.generic]) -> NDArray[np.generic]:
+def _kept(case: Case, set_name: str, name: str, units: NDArray[np.generic]) -> NDArray[np.generic]:
     """The units, with those outside the domain of the input `name` replaced by others that lie inside."""
     inside = _inside(case, name, units)
     if inside.all():
@@ -86,14 +84,15 @@ def _kept(case: Case, seed: str, set_name: str, name: str, units: NDArray[np.gen
     fmt = format_of(case.inputs[name])
     for random in (True, False):
         if np.unique(kept_units).size < min(_FEW, units.size):
-            tried = stream(fmt, f"{seed}/where", "random/1", _TRIED) if random else _small_integers(fmt)
+            tried = stream(fmt, f"{numbered(case, name)}/where", "random/1", _TRIED) if random else _small_integers(fmt)
             kept_units = np.concatenate([kept_units, tried[_inside(case, name, tried)]]) if tried.size else kept_units
     if not kept_units.size:
         text, small = case.domains[name].text, _small_integers(fmt).size
         exceptions = f" and {small} small integers" if small else ""
         raise CaseError(f"where= of {name} ({text}) holds none of {_TRIED} random values{exceptions}; widen it")
     kept = units.copy()
-    kept[~inside] = np.random.default_rng(seed_of(seed, f"{set_name}/where")).choice(kept_units, int((~inside).sum()))
+    rng = np.random.default_rng(seed_of(f"{numbered(case, name)}/{set_name}/where"))
+    kept[~inside] = rng.choice(kept_units, int((~inside).sum()))
     return kept
 
 
@@ -122,11 +121,9 @@ def _inside(case: Case, name: str, units: NDArray[np.generic]) -> NDArray[np.boo
     return mask.reshape(units.shape)
 
 
-def _generated(
-    case: Case, case_name: str, set_name: str, sizes: Mapping[str, int], shapes: Mapping[str, tuple[int, ...]]
-) -> Units:
+def _generated(case: Case, set_name: str, sizes: Mapping[str, int], shapes: Mapping[str, tuple[int, ...]]) -> Units:
     assert case.generate is not None
-    made = case.generate(dict(sizes), np.random.default_rng(seed_of(case_name, set_name)))
+    made = case.generate(dict(sizes), np.random.default_rng(seed_of(set_name)))
     if set(made) != set(case.inputs):
         raise CaseError(f"generate= gave {', '.join(sorted(made))}; the inputs are {', '.join(case.inputs)}")
     units: Units = {}

@@ -159,8 +159,8 @@ def near_units(case: Case, name: str, set_name: str, size: int, seed: int) -> ND
 # `blocks/1`.
 #
 # The rows of a tensor of floats are cut into runs: the first row into runs of 16, the second into runs of 32, the third
-# is one run, and so on. The runs take the KINDS in turn, in an order that depends on the names of the case and the
-# input. Each size continues where the previous size stopped. So every kind occurs for each of the three lengths if the
+# is one run, and so on. The runs take the KINDS in turn, in an order that depends on the input's place among the
+# inputs. Each size continues where the previous size stopped. So every kind occurs for each of the three lengths if the
 # rows of all sizes together hold as many runs of that length as there are kinds. Kinds that a format cannot hold are
 # omitted.
 #
@@ -346,7 +346,7 @@ KINDS: dict[str, Callable[[_Maker, _Runs], Codes]] = {
 
 
 def kinds_of(fmt: Format, name: str) -> list[str]:
-    """The kinds that a format can hold, in the order for a tensor of that name."""
+    """The kinds that a format can hold, in the order for a tensor. name: what `numbered` calls it."""
     lacking = {
         "zeros": not fmt.has_zero,
         "negative zeros": not (fmt.has_zero and fmt.has_sign),
@@ -365,7 +365,7 @@ def block_units(
 ) -> NDArray[np.generic]:
     """The storage units of a tensor of floats. before: its shapes at the earlier sizes.
 
-    name: the names of the case and the input. declared: every float format that the case declares.
+    name: what `numbered` calls the input. declared: every float format that the case declares.
     """
     single = fmt.single
     maker = _Maker(single, tuple(f.single for f in declared), name)
@@ -418,8 +418,8 @@ def _held(fmt: Format, value: Fraction) -> int | None:
         return None
 
 
-def _rng(name: str, what: str) -> np.random.Generator:
-    return np.random.default_rng(seed_of(name, f"{NAME}/{what}"))
+def _rng(tensor: str, what: str) -> np.random.Generator:
+    return np.random.default_rng(seed_of(f"{tensor}/{NAME}/{what}"))
 
 
 # The table ------------------------------------------------------------------------------------------------------------
@@ -432,8 +432,8 @@ class KernelSets:
     """A kind of input sets.
 
     names: of all its sets, as keys write them. chosen: those on which a case runs at some sizes. units: the storage
-    units of one input, given the name that seeds are made of, the input's name and the set's, in one dimension or in
-    the input's shape; None where the input gets random bits instead.
+    units of one input, given its number for seeds, its name and the set's, in one dimension or in the input's shape;
+    None where the input gets random bits instead.
     """
 
     names: tuple[str, ...]
@@ -446,9 +446,14 @@ def sets_for(case: Case, sizes: Sizes) -> list[str]:
     return [name for kind in KERNEL_SETS for name in kind.chosen(case, sizes)]
 
 
-def units_of(case: Case, case_name: str, name: str, set_name: str, sizes: Sizes) -> NDArray[np.generic]:
+def numbered(case: Case, name: str) -> str:
+    """An input by its place among the inputs, as seeds are made of it: names change no inputs."""
+    return f"input {list(case.inputs).index(name)}"
+
+
+def units_of(case: Case, name: str, set_name: str, sizes: Sizes) -> NDArray[np.generic]:
     """The storage units of an input in a set, in its shape. A set that is in no row has a stream of its name."""
-    own, argument = f"{case_name}/{name}", case.inputs[name]
+    own, argument = numbered(case, name), case.inputs[name]
     shape = argument.shape(sizes) if isinstance(argument, Shaped) else ()
     kind = next((k for k in KERNEL_SETS if set_name in k.names), None)
     units = None if kind is None else kind.units(case, own, name, set_name, sizes)
@@ -477,7 +482,7 @@ def _blocks(case: Case, own: str, name: str, set_name: str, sizes: Sizes) -> NDA
 
 
 def _few(case: Case, own: str, name: str, set_name: str, sizes: Sizes) -> NDArray[np.generic] | None:
-    return few_units(case, name, set_name, sizes, seed_of(own, set_name))
+    return few_units(case, name, set_name, sizes, seed_of(f"{own}/{set_name}"))
 
 
 def _near(case: Case, own: str, name: str, set_name: str, sizes: Sizes) -> NDArray[np.generic] | None:
@@ -485,7 +490,7 @@ def _near(case: Case, own: str, name: str, set_name: str, sizes: Sizes) -> NDArr
     if not suits(argument):
         return None
     size = int(np.prod(argument.shape(sizes))) if isinstance(argument, Shaped) else 1
-    return near_units(case, name, set_name, size, seed_of(own, set_name))
+    return near_units(case, name, set_name, size, seed_of(f"{own}/{set_name}"))
 
 
 _STREAMS = ("edges/1", "random/1")

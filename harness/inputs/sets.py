@@ -45,9 +45,7 @@ _ALL_BITS = {"quick": 16, "full": 24, "exhaustive": 32}
 CHUNK = 1 << 20
 
 _WORDS_SEED = 0
-"""The seed of the sets of tuples: a name does not change them, so that it changes no verdict on what a pack reads."""
-_THROUGH_SEED = 0
-"""The same of inputs for roundings after an approximate step."""
+"""The seed of the sets of tuples."""
 _THRESHOLD_ROWS = 768
 """Inputs beside the reference's thresholds that fill whole tuples."""
 
@@ -91,12 +89,12 @@ class InputSet:
             yield self.take(first, size)
 
 
-def seed_of(case_name: str, set_name: str) -> int:
-    """The seed of a case's set: a hash of both names, so that the order of running does not change inputs."""
-    return int.from_bytes(hashlib.sha256(f"{case_name}/{set_name}".encode()).digest()[:6], "big")
+def seed_of(set_name: str) -> int:
+    """The seed of a set: a hash of its own name. A case's name is not in it, so that no verdict depends on one."""
+    return int.from_bytes(hashlib.sha256(set_name.encode()).digest()[:6], "big")
 
 
-def input_sets(case: Case, case_name: str, effort: str) -> list[InputSet]:
+def input_sets(case: Case, effort: str) -> list[InputSet]:
     """The non-empty sets on which an elementwise case runs at an effort.
 
     If all inputs are within the effort's bound, the sets are `exhaustive` and the case's own hard cases (and the edges,
@@ -104,27 +102,27 @@ def input_sets(case: Case, case_name: str, effort: str) -> list[InputSet]:
     """
     if effort not in EFFORTS:
         raise ValueError(f"no effort is called {effort!r}; one of {', '.join(EFFORTS)}")
-    return list(_input_sets(case, case_name, effort))
+    return list(_input_sets(case, effort))
 
 
-def constant_sets(case: Case, case_name: str, effort: str, variant: Variant) -> list[InputSet]:
+def constant_sets(case: Case, effort: str, variant: Variant) -> list[InputSet]:
     """The non-empty sets `constants/3` and `together/2` of one variant; none where all inputs run.
 
     These sets depend on the variant's code, because their numbers come from there. In `together/2` two inputs make a
     number, by a product, a shift or another step.
     """
-    return _constants_cached(_Ref(case), _Ref(variant), case_name, _runs_all(case, effort))
+    return _constants_cached(_Ref(case), _Ref(variant), _runs_all(case, effort))
 
 
 @functools.lru_cache(maxsize=32)
-def _constants_cached(case_ref: _Ref, variant_ref: _Ref, case_name: str, everything: bool) -> list[InputSet]:
+def _constants_cached(case_ref: _Ref, variant_ref: _Ref, everything: bool) -> list[InputSet]:
     case: Case = case_ref.of
     formats = {name: format_of(a) for name, a in case.inputs.items()}
     if everything or not formats:
         return []
     made = []
     for name, columns_of in (("constants/3", constant_inputs), ("together/2", made_together)):
-        seed = seed_of(case_name, name)
+        seed = seed_of(name)
         columns = columns_of(formats, constants_of(variant_ref.of), np.random.default_rng(seed))
         made.append(_listed(name, seed, formats, columns, case.domain))
     return [s for s in made if s.count]
@@ -218,8 +216,8 @@ def _runs_all(case: Case, effort: str) -> bool:
 
 
 @functools.lru_cache(maxsize=32)
-def _cached(key: tuple[int, str, str], case_ref: _Ref) -> tuple[InputSet, ...]:
-    return tuple(_make(case_ref.of, key[1], key[2]))
+def _cached(case_ref: _Ref, effort: str) -> tuple[InputSet, ...]:
+    return tuple(_make(case_ref.of, effort))
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,11 +233,11 @@ class _Ref:
         return id(self.of)
 
 
-def _input_sets(case: Case, case_name: str, effort: str) -> tuple[InputSet, ...]:
-    return _cached((id(case), case_name, effort), _Ref(case))
+def _input_sets(case: Case, effort: str) -> tuple[InputSet, ...]:
+    return _cached(_Ref(case), effort)
 
 
-def _make(case: Case, case_name: str, effort: str) -> Iterator[InputSet]:
+def _make(case: Case, effort: str) -> Iterator[InputSet]:
     formats = {name: format_of(a) for name, a in case.inputs.items()}
     bits = sum(f.unit_bits for f in formats.values())
     results = [format_of(a) for a in case.outputs.values()]
@@ -277,7 +275,7 @@ def _make(case: Case, case_name: str, effort: str) -> Iterator[InputSet]:
     domain = None if case.domain is None else inside
     builders.append(("neighbours/1", lambda rng: neighbour_inputs(formats, rng, domain)))
     for name, build in builders:
-        seed = _THROUGH_SEED if name.startswith("through") else seed_of(case_name, name)
+        seed = seed_of(name)
         made = _listed(name, seed, formats, build(np.random.default_rng(seed)), case.domain)
         if made.count:
             yield made
@@ -298,11 +296,11 @@ def _specials(formats: Mapping[str, Format], effort: str, rng: np.random.Generat
     return combinations([special_units(f) for f in formats.values()], rng)
 
 
-def named_set(case: Case, case_name: str, effort: str, name: str) -> InputSet:
+def named_set(case: Case, effort: str, name: str) -> InputSet:
     """One set by its name. Raises KeyError with the names of the existing sets."""
-    by_name = {s.name: s for s in input_sets(case, case_name, effort)}
+    by_name = {s.name: s for s in input_sets(case, effort)}
     if name not in by_name:
-        raise KeyError(f"{case_name} has no input set {name!r} at effort {effort}; it has {', '.join(by_name)}")
+        raise KeyError(f"the case has no input set {name!r} at effort {effort}; it has {', '.join(by_name)}")
     return by_name[name]
 
 
@@ -334,11 +332,11 @@ def exhaustive(formats: Mapping[str, Format], bits: int) -> InputSet:
     return generated_set("exhaustive/1", 1 << bits, 0, Counted(formats))
 
 
-def stratified(case: Case, case_name: str, count: int) -> InputSet:
+def stratified(case: Case, count: int) -> InputSet:
     """`count` random inputs, each computed from its number: for sweeps of input spaces that are too large to try
     completely."""
     name = f"stratified-{count.bit_length() - 1}/1"
-    seed = seed_of(case_name, name)
+    seed = seed_of(name)
     return generated_set(name, count, seed, Stratified({n: format_of(a) for n, a in case.inputs.items()}, seed))
 
 
@@ -410,9 +408,12 @@ def _random(fmt: Format, count: int, rng: np.random.Generator) -> Codes:
     return np.where((kind >= 0.4) & (kind < 0.5), edges, result)
 
 
-def stream(fmt: Format, name: str, set_name: str, size: int) -> NDArray[np.generic]:
-    """`size` units of one tensor of a whole kernel: its format's edges shuffled and repeated, or random bits."""
-    rng = np.random.default_rng(seed_of(name, set_name))
+def stream(fmt: Format, what: str, set_name: str, size: int) -> NDArray[np.generic]:
+    """`size` units of one tensor of a whole kernel: its format's edges shuffled and repeated, or random bits.
+
+    what: for what they are, so that two tensors of a kernel have different ones.
+    """
+    rng = np.random.default_rng(seed_of(f"{what}/{set_name}"))
     if set_name.startswith("edges"):
         units = np.resize(rng.permutation(edge_units(fmt)), size)
     else:

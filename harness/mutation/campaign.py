@@ -311,13 +311,13 @@ class _Tally:
 
 def _some_codes(subject: Subject) -> Iterator[dict[str, Any]]:
     """Codes of the case's inputs at quick effort: enough of each set to execute the reference's branches."""
-    case, name = subject.case, subject.loaded.name
+    case = subject.case
     if not case.elementwise:
         for sizes in case.sizes:
             set_name = "generated/1" if case.generate is not None else "random/1"
-            yield codes_of(case.inputs, kernel_inputs(case, name, set_name, sizes))
+            yield codes_of(case.inputs, kernel_inputs(case, set_name, sizes))
         return
-    for inputs in sets_of(case, name, "emulator", "quick"):
+    for inputs in sets_of(case, "emulator", "quick"):
         yield codes_of(case.inputs, inputs.take(0, 4096))
 
 

@@ -452,12 +452,12 @@ def _pieces(
     subject: Subject, search: Search, only: Mapping[str, int] | None, words: Words
 ) -> tuple[str, Iterator[dict[str, Any]]]:
     """ "all" if the pieces cover every input, else "some"; and the pieces."""
-    case, name = subject.case, subject.loaded.name
+    case = subject.case
     if not case.elementwise:
         sizes = case.sizes if only is None else [only]
         names = [f"random/{k}" for k in range(2, 2 + KERNEL_SETS)]
         names += [f"generated/{k}" for k in range(2, 2 + KERNEL_SETS)] * (case.generate is not None)
-        return "some", (kernel_inputs(case, name, set_name, size) for set_name in names for size in sizes)
+        return "some", (kernel_inputs(case, set_name, size) for set_name in names for size in sizes)
     formats = {n: format_of(a) for n, a in case.inputs.items()}
     bits = sum(f.unit_bits for f in formats.values())
     if words.pack > 1:
@@ -465,7 +465,7 @@ def _pieces(
     if bits <= search.bits:
         return "all", _inside(subject, exhaustive(formats, bits), 1 << bits)
     spare = 1 if case.domain is None else OUTSIDE
-    return "some", _inside(subject, stratified(case, name, spare * search.count), search.count)
+    return "some", _inside(subject, stratified(case, spare * search.count), search.count)
 
 
 def _tuples(subject: Subject, search: Search, words: Words) -> tuple[str, Iterator[dict[str, Any]]]:
@@ -483,7 +483,7 @@ def _tuples(subject: Subject, search: Search, words: Words) -> tuple[str, Iterat
     bits = sum(f.unit_bits for f in formats.values())
     elements = [_inside(subject, exhaustive(formats, bits), 1 << bits)] if bits <= search.bits else []
     spare = 1 if case.domain is None else OUTSIDE
-    random = _inside(subject, stratified(case, subject.loaded.name, spare * search.count), search.count)
+    random = _inside(subject, stratified(case, spare * search.count), search.count)
     tuples = (piece for made in sets.values() for one in made for piece in one.chunks(CHUNK - CHUNK % pack))
     return "some", itertools.chain(tuples, *elements, random)
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ptxdiff.emulator import HOPPER
 from ptxdiff.inputs import InputSet
 from ptxdiff.inputs.fill import kernel_inputs, shaped
+from ptxdiff.inputs.sets import seed_of
 from ptxdiff.jobs import Backend, Job
 from ptxdiff.model.compilers import compiler_of
 from ptxdiff.model.derive import AsmForm, asm_form
@@ -124,13 +125,12 @@ class ItemPlan:
         """All that the item runs, in order. Raises CaseError if there is nothing."""
         if self.replay is not None:
             return [WorkItem(self.replay.setup, self.replay.input_set or "replay")]
-        name, case = self.item.loaded.name, self.case
         with judging_results_of(self.backend):  # some inputs are made from the reference's answers
-            work = planning.plan(case, name, self.variant, self.backend, self.effort, self.item.target)
+            work = planning.plan(self.case, self.variant, self.backend, self.effort, self.item.target)
         if not work:
             raise CaseError(
                 "there is nothing to run it on: where= excludes every input that was generated"
-                if case.where is not None
+                if self.case.where is not None
                 else "there is nothing to run it on: no input sets"
             )
         return work
@@ -148,7 +148,7 @@ class ItemPlan:
 
     def sets(self) -> list[InputSet]:
         """The input sets of the case and of the variant."""
-        return planning.sets_of(self.case, self.item.loaded.name, self.backend, self.effort, self.variant)
+        return planning.sets_of(self.case, self.backend, self.effort, self.variant)
 
     def set_called(self, name: str) -> InputSet:
         """The input set of a name."""
@@ -156,8 +156,10 @@ class ItemPlan:
 
     def seed(self, item: WorkItem) -> int:
         """The seed of an item's input set; 0 without one."""
-        if not self.case.elementwise or item.input_set in ("none", "replay", ""):
+        if item.input_set in ("none", "replay", ""):
             return 0
+        if not self.case.elementwise:
+            return seed_of(item.input_set)
         return self.set_called(item.input_set).seed
 
     def is_large(self, item: WorkItem) -> bool:
@@ -185,7 +187,7 @@ class ItemPlan:
         return item, shaped(inputs, item.setup.shape, item.shuffled)
 
     def _kernel_inputs(self, item: WorkItem) -> Units:
-        return kernel_inputs(self.case, self.item.loaded.name, item.input_set, item.setup.sizes)
+        return kernel_inputs(self.case, item.input_set, item.setup.sizes)
 
     def _replayed(self, item: WorkItem, replay: Replay) -> Units:
         check_formats(replay, self.fingerprint)
@@ -202,7 +204,7 @@ class ItemPlan:
 
     def few_inputs(self) -> Units:
         """At most 2^16 inputs of the first set, to check asm whose work item has other inputs, or none."""
-        sets = planning.sets_of(self.case, self.item.loaded.name, "emulator", "quick")
+        sets = planning.sets_of(self.case, "emulator", "quick")
         return dict(sets[0].take(0, min(sets[0].count, 1 << 16))) if sets else {}
 
     def job(self, item: WorkItem, inputs: Units) -> Job:

@@ -180,15 +180,15 @@ class WorkItem:
     shuffled: int | None = None
 
 
-def plan(case: Case, case_name: str, variant: Variant, backend: str, effort: str, target: str) -> list[WorkItem]:
+def plan(case: Case, variant: Variant, backend: str, effort: str, target: str) -> list[WorkItem]:
     """The work of one test item, in the order in which it is run: the plain setup first."""
     if not case.elementwise:
         assert isinstance(variant, LaunchedVariant)
         return list(_kernel_items(case, variant, backend, effort))
-    items = _elementwise_items(case, case_name, variant, backend, effort, target)
+    items = _elementwise_items(case, variant, backend, effort, target)
     if not isinstance(variant, AsmVariant) or not BACKENDS[backend].asm_alone or not variant.reads_padding:
         return items
-    counts = {s.name: s.count for s in sets_of(case, case_name, backend, effort, variant)}
+    counts = {s.name: s.count for s in sets_of(case, backend, effort, variant)}
     return _unique([_filled(case, variant, item, counts[item.input_set]) for item in items])
 
 
@@ -204,21 +204,19 @@ def _filled(case: Case, variant: Variant, item: WorkItem, count: int) -> WorkIte
     return replace(item, setup=plain)
 
 
-def _elementwise_items(
-    case: Case, case_name: str, variant: Variant, backend: str, effort: str, target: str
-) -> list[WorkItem]:
+def _elementwise_items(case: Case, variant: Variant, backend: str, effort: str, target: str) -> list[WorkItem]:
     packs = packs_of(case, variant) if isinstance(variant, AsmVariant) else (1,)
     shared_out = effort == "quick" and not (isinstance(variant, LaunchedVariant) or _unread(case, variant, packs))
     part = _part(policies(case, variant).targets, target) if shared_out else (0, 1)
     if not BACKENDS[backend].executes:
         return _unique(list(_assembly_items(case, variant, packs, effort, part)))
-    sets = [s.name for s in _element_sets(case, case_name, backend, effort, variant)]
+    sets = [s.name for s in _element_sets(case, backend, effort, variant)]
     alone = effort == "quick" and _emulated_alone(variant, backend)
     plain = Setup(fusion=bool(variant.fusion), num_warps=_num_warps(variant)[0], alone=alone)
     items = [WorkItem(replace(plain, pack=p, block=block_of(p)), name) for p in packs for name in sets]
     items += _word_items(case, variant, backend, effort, plain)
     if BACKENDS[backend].asm_alone and isinstance(variant, AsmVariant):
-        items += _shared_items(case, case_name, variant, packs, effort)
+        items += _shared_items(case, variant, packs, effort)
     crossed = _edge_like(sets)
     if crossed:
         rows = _crossed(case, variant, packs, backend, effort, part, target)
@@ -256,9 +254,7 @@ def _unread(case: Case, variant: Variant, packs: Sequence[int]) -> bool:
     return False
 
 
-def _shared_items(
-    case: Case, case_name: str, variant: AsmVariant, packs: Sequence[int], effort: str
-) -> Iterator[WorkItem]:
+def _shared_items(case: Case, variant: AsmVariant, packs: Sequence[int], effort: str) -> Iterator[WorkItem]:
     """Runs with shared registers, of asm that writes an output before its last read of an input.
 
     Only the emulator can force the two into one register. Asm without such a pair cannot fail here, and needs no run.
@@ -266,7 +262,7 @@ def _shared_items(
     for pack in packs:
         if may_share(case, variant, pack):
             tuples = word_sets(case, effort, variant, pack)
-            for inputs in (*input_sets(case, case_name, effort), *tuples):
+            for inputs in (*input_sets(case, effort), *tuples):
                 if inputs.count <= LARGE:
                     setup = Setup(pack=pack, block=block_of(pack), fusion=bool(variant.fusion), context="shared")
                     yield WorkItem(setup, inputs.name)
@@ -275,9 +271,9 @@ def _shared_items(
 SAMPLED = 1 << 30  # random inputs of a sweep on a GPU if there are too many inputs to try all
 
 
-def sets_of(case: Case, case_name: str, backend: str, effort: str, variant: Variant | None = None) -> list[InputSet]:
+def sets_of(case: Case, backend: str, effort: str, variant: Variant | None = None) -> list[InputSet]:
     """The input sets of an elementwise case, with those of a variant: from its constants, and for each of its packs."""
-    sets = _element_sets(case, case_name, backend, effort, variant)
+    sets = _element_sets(case, backend, effort, variant)
     if variant is not None:
         sets += [s for p in packs_read(case, variant) for s in word_sets(case, effort, variant, p)]
     return sets
@@ -303,17 +299,17 @@ def _word_items(case: Case, variant: Variant, backend: str, effort: str, plain: 
         yield from (WorkItem(setup, s.name) for s in word_sets(case, effort, variant, pack))
 
 
-def _element_sets(case: Case, case_name: str, backend: str, effort: str, variant: Variant | None) -> list[InputSet]:
+def _element_sets(case: Case, backend: str, effort: str, variant: Variant | None) -> list[InputSet]:
     """The sets whose inputs stand for themselves, whichever of them share an invocation.
 
     On a GPU, exhaustive effort samples what it cannot exhaust.
     """
-    sets = input_sets(case, case_name, effort)
+    sets = input_sets(case, effort)
     if variant is not None:
-        sets += constant_sets(case, case_name, effort, variant)
+        sets += constant_sets(case, effort, variant)
     sampled = backend == "gpu" and effort == "exhaustive" and case.inputs and case.where is None
     if sampled and not any(s.name.startswith("exhaustive") for s in sets):
-        sets.append(stratified(case, case_name, SAMPLED))
+        sets.append(stratified(case, SAMPLED))
     return sets
 
 

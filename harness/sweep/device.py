@@ -183,7 +183,7 @@ class DeviceSweep:
         return self.found
 
     def _sampler(self, starts: Sequence[int]) -> Sampler:
-        return Sampler(self.chunk, len(starts), self.job.case_name, self.device)
+        return Sampler(self.chunk, len(starts), self.device)
 
     def _chunks(self, starts: Sequence[int], sampler: Sampler) -> _FirstPass:
         """The first pass of some chunks, each as the kernel under test."""
@@ -447,7 +447,7 @@ class DeviceSweep:
         numbers = (done.sampler.host + np.array(done.starts)[:, None]).reshape(-1)
         spread = numbers
         if len(done.starts) * self.chunk < self.count:  # a domain may lie between those chunks, or in them alone
-            spread = Sampler(self.count, 1, self.job.case_name, "cpu").host[0] + self.first
+            spread = Sampler(self.count, 1, "cpu").host[0] + self.first
         self.found.judgement.judged = shares_of_sample(self.job.case, self.policy, self.oracle, spread)
         units = {n: torch.cat([s[n] for s in done.samples]).cpu().numpy() for n in self.oracle.outputs}
         clean = flagged[(numbers - self.first) // ROW] == 0
@@ -475,8 +475,8 @@ SAMPLE = 1 << 16
 class Sampler:
     """Random places in each chunk, equal at each call. host: int64[chunks, each], ascending in a chunk."""
 
-    def __init__(self, chunk: int, chunks: int, name: str, device: str) -> None:
-        rng = np.random.default_rng(seed_of(name, "sampled again"))
+    def __init__(self, chunk: int, chunks: int, device: str) -> None:
+        rng = np.random.default_rng(seed_of("sampled again"))
         each = min(chunk, -(-SAMPLE // chunks))
         apart = chunk // each
         self.host = np.arange(each) * apart + rng.integers(0, apart, (chunks, each))

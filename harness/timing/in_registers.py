@@ -309,7 +309,7 @@ def time_in_registers(
     made, untimed = arms(loaded, target, str(tool("nvdisasm")), variants)
     if not made:
         return tuple(not_timed(loaded, target, untimed))
-    rng = np.random.default_rng(seed_of(loaded.name, INPUT_SET))
+    rng = np.random.default_rng(seed_of(INPUT_SET))
     largest = max(arm.block for arm in made)
     units = [typical(format_of(a), largest, rng) for a in loaded.case.inputs.values()]
     sizes = [format_of(a).unit_bits // 8 for a in loaded.case.outputs.values()]

@@ -239,7 +239,7 @@ class _Room:
             arms = arms_of(self.loaded, self.target, size, variants, assembler)
         except (ValueError, TypeError) as error:
             raise CannotTime(str(error)) from error
-        seed = seed_of(name, f"{INPUT_SET} {size.elements}")
+        seed = seed_of(f"{INPUT_SET} {size.elements}")
         judged = [arm for arm in arms.launches if arm != EMPTY]
         self.clocks.readings.clear()
         self.clocks.read()

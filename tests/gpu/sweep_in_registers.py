@@ -37,7 +37,7 @@ INTEGER = ("IADD", "LOP3", "SHF", "LEA", "IMNMX", "VIMNMX", "ISETP", "SEL", "PRM
 
 def oracle_of(name):
     case = case_of(name)
-    inputs = next(s for s in input_sets(case, name, "exhaustive") if s.name.startswith("exhaustive"))
+    inputs = next(s for s in input_sets(case, "exhaustive") if s.name.startswith("exhaustive"))
     return Oracle(case, policies(case, case.variants[name]), inputs.generator), case
 
 
@@ -126,7 +126,7 @@ def measured(name):
 
     case = case_of(name)
     variant, policy = case.variants[name], policies(case, case.variants[name])
-    inputs = next(s for s in input_sets(case, name, "exhaustive") if s.name.startswith("exhaustive"))
+    inputs = next(s for s in input_sets(case, "exhaustive") if s.name.startswith("exhaustive"))
     pack = max(variant.derived_packs or variant.texts)
     given = Job(case, name, Path(__file__).resolve(), name, variant, gpu.device_target(), Setup(pack=pack))
     job = chunk_job(given, inputs, compiled=True)

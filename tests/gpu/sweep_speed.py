@@ -108,9 +108,9 @@ def main(words):
         variant = case.variants[name]
         policy = policies(case, variant)
         if random:
-            inputs = stratified(case, name, 1 << 30)
+            inputs = stratified(case, 1 << 30)
         else:
-            inputs = next(s for s in input_sets(case, name, "exhaustive") if s.name.startswith("exhaustive"))
+            inputs = next(s for s in input_sets(case, "exhaustive") if s.name.startswith("exhaustive"))
         pack = max(variant.derived_packs or variant.texts)
         job = Job(case, name, Path(__file__).resolve(), name, variant, device_target(), Setup(pack=pack))
         walls = []

@@ -21,7 +21,7 @@ SETUPS = 9
 def _planned(loaded, variant):
     from ptxdiff.running.plan import plan
 
-    return plan(loaded.case, loaded.name, loaded.case.variants[variant], "gpu", "quick", "sm_90a")
+    return plan(loaded.case, loaded.case.variants[variant], "gpu", "quick", "sm_90a")
 
 
 def _parts(loaded, variant):
@@ -79,14 +79,14 @@ def test_every_setup_of_the_quick_plan(loaded, variant, part):
     if words := unavailable(case.variants[variant].compiler, "gpu", target):
         pytest.skip(words)
     compared = 0
-    sets = {s.name: s for s in sets_of(case, loaded.name, "gpu", "quick", case.variants[variant])}
+    sets = {s.name: s for s in sets_of(case, "gpu", "quick", case.variants[variant])}
     for item in _items(loaded, variant, part):
         if case.elementwise:
             inputs_set = sets[item.input_set]
             item = sized(item, inputs_set.count)
             inputs = shaped(inputs_set, item.setup.shape, item.shuffled)
         else:
-            inputs = kernel_inputs(case, loaded.name, item.input_set, item.setup.sizes)
+            inputs = kernel_inputs(case, item.input_set, item.setup.sizes)
         job = _job(loaded, variant, target, item.setup, inputs)
         device = gpu.run(job)
         if device.status == "unsupported":
@@ -114,7 +114,7 @@ def test_the_documented_maximum_in_its_loop():
     from ptxdiff.model.load import load
 
     loaded = next(c for path in CASES if path.stem == "u8_to_i32_max" for c in load(path))
-    inputs = shaped(input_sets(loaded.case, loaded.name, "quick")[0], (1024,))
+    inputs = shaped(input_sets(loaded.case, "quick")[0], (1024,))
     setup = Setup(pack=4, shape=(1024,), block=512, context="loop", steps=3)
     job = _job(loaded, "documented", device_target(), setup, inputs)
     device, emulated = GpuBackend().run(job), run_compiled(job, compile_job(job))

@@ -27,7 +27,7 @@ def case(sizes=SIZES, **inputs) -> Case:
 
 
 def numbers_of(found: Case, name: str) -> list[int]:
-    return [int(u) for s in NAMES for u in np.ravel(kernel_inputs(found, "c", s, SIZES)[name])]
+    return [int(u) for s in NAMES for u in np.ravel(kernel_inputs(found, s, SIZES)[name])]
 
 
 def test_a_scalar_has_every_number_of_the_list_and_random_ones():
@@ -47,7 +47,7 @@ def test_two_scalars_have_different_numbers_at_once():
 
 def test_the_elements_of_a_small_tensor_have_different_numbers():
     sizes = SIZES | {"K": 8}
-    units = kernel_inputs(case(sizes, c=F32["K"]), "c", NAMES[0], sizes)["c"]
+    units = kernel_inputs(case(sizes, c=F32["K"]), NAMES[0], sizes)["c"]
     assert set(units.tolist()) == NUMBERS
 
 
@@ -62,7 +62,7 @@ def test_other_formats_and_large_kernels_have_no_such_sets(inputs, sizes):
 
 def test_kernels_run_on_them_and_are_not_compiled_for_them():
     found = case(c=Scalar(F32))
-    sets = {b: [i.input_set for i in plan(found, "c", found.variants["fma"], b, "quick", "sm_90a")] for b in
+    sets = {b: [i.input_set for i in plan(found, found.variants["fma"], b, "quick", "sm_90a")] for b in
             ("emulator", "gpu", "assembler")}  # fmt: skip
     assert sets["emulator"] == sets["gpu"]
     assert list(dict.fromkeys(name for name in sets["gpu"] if name in NAMES)) == list(NAMES)

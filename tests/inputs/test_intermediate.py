@@ -229,13 +229,13 @@ def test_a_rounding_too_many_shows_at_quick_effort(name):
     plant = PLANTS[name]
     case = case_of(plant)
     assert not len(made_for(plant.inputs, plant.output, plant.right, 0)[0])
-    assert any(differing(case, plant, s.all().values()) for s in input_sets(case, name, "quick"))
+    assert any(differing(case, plant, s.all().values()) for s in input_sets(case, "quick"))
 
 
 def test_the_set_is_one_of_a_quick_runs_and_the_same_each_time():
     case = case_of(PLANTS["half product rz, e4m3"])
     again = case_of(PLANTS["half product rz, e4m3"])
-    one, two = (next(s for s in input_sets(c, "c", "quick") if s.name == "intermediate/1").all() for c in (case, again))
+    one, two = (next(s for s in input_sets(c, "quick") if s.name == "intermediate/1").all() for c in (case, again))
     assert all(np.array_equal(one[n], two[n]) for n in case.inputs)
 
 
@@ -303,5 +303,5 @@ def test_other_threads_are_not_observed():
 def test_cases_whose_outputs_have_another_size_than_their_inputs_give_none():
     """The cases of effects count executions: their output has no row for each input."""
     for loaded in load(Path(__file__).resolve().parents[2] / "cases" / "effects.py")[:5]:
-        names = [s.name for s in input_sets(loaded.case, loaded.name, "quick")]
+        names = [s.name for s in input_sets(loaded.case, "quick")]
         assert not any(name.startswith("intermediate") for name in names)

@@ -29,7 +29,7 @@ CASE = Case(
 
 
 def planned(backend: str) -> list[str]:
-    return [item.input_set for item in plan(CASE, "c", CASE.variants["v"], backend, "quick", "sm_90a")]
+    return [item.input_set for item in plan(CASE, CASE.variants["v"], backend, "quick", "sm_90a")]
 
 
 def test_every_set_has_one_row() -> None:
@@ -49,6 +49,6 @@ def test_a_row_is_all_that_a_new_kind_needs(monkeypatch: pytest.MonkeyPatch) -> 
     assert [name for name in planned("emulator") if name != "ones/1"] == before
     assert "ones/1" in planned("emulator")
     assert "ones/1" not in planned("assembler")
-    made = kernel_inputs(CASE, "c", "ones/1", SIZES)
+    made = kernel_inputs(CASE, "ones/1", SIZES)
     assert made["x"].view(np.float32).tolist() == [1.0] * 8
     assert len(set(made["k"].tolist())) > 1

@@ -1,15 +1,27 @@
-"""Inputs under several names of a case: seeds depend on the name, and what the inputs show must not."""
+"""What inputs show, and that no name changes them: neither that of a case nor those of its inputs."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from ptxdiff import Case, asm, emulate
+from ptxdiff import Case, asm, emulate, kernel
 from ptxdiff.inputs import constant_sets, input_sets
-from ptxdiff.references.formats import BF16, F16, F32, I32, U8, U32, Format
+from ptxdiff.inputs.fill import kernel_inputs
+from ptxdiff.inputs.kernel_sets import sets_for
+from ptxdiff.inputs.sets import stratified
+from ptxdiff.model.case import Case as CaseDeclaration
+from ptxdiff.model.match import Domain
+from ptxdiff.model.variants import AsmVariant
+from ptxdiff.references.formats import BF16, F16, F32, I32, U8, U32, Format, Scalar
 
-NAMES = ("rcp", "a_second_name", "cases.third", "z")
+pytest.importorskip("torch")
+triton = pytest.importorskip("triton")
+tl = pytest.importorskip("triton.language")
 
 HEAD = "{ .reg .pred p, q; .reg .b32 t, u; .reg .f32 f, g; .reg .b16 h; "
 WRONG = "@p xor.b32 $0, $0, 1; }"
@@ -60,19 +72,87 @@ PLANTS: dict[str, tuple[tuple[Format, ...], tuple[str, str]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", NAMES)
+def _elementwise(formats: tuple[Format, ...], variant: AsmVariant, *names: str) -> CaseDeclaration:
+    inputs = dict(zip(names, formats, strict=True))
+    return Case(inputs=inputs, outputs={"out": U32}, reference=lambda *x: x[0], variants={"v": variant}, source="none")
+
+
 @pytest.mark.parametrize("plant", PLANTS)
-def test_a_mistake_is_shown_under_every_name(plant: str, name: str) -> None:
+def test_a_mistake_is_shown(plant: str) -> None:
     formats, (right, wrong) = PLANTS[plant]
-    inputs = {f"x{k}": fmt for k, fmt in enumerate(formats)}
     constraints = f"=&r{',r' * len(formats)}"
     variant = asm(wrong, constraints, pack=1)
-    case = Case(inputs=inputs, outputs={"y": U32}, reference=lambda *x: x[0], variants={"v": variant}, source="none")
-    sets = [*input_sets(case, name, "quick"), *constant_sets(case, name, "quick", variant)]
+    case = _elementwise(formats, variant, *(f"x{k}" for k in range(len(formats))))
+    sets = [*input_sets(case, "quick"), *constant_sets(case, "quick", variant)]
     for made in sets:
         if made is not None:
             units = [column.view(f"u{column.itemsize}").astype(np.uint32) for column in made.all().values()]
             found = [emulate(text, constraints, units, "uint32", pack=1) for text in (right, wrong)]
             if not np.array_equal(found[0], found[1]):
                 return
-    pytest.fail(f"no input set shows it under the name {name}")
+    pytest.fail("no input set shows it")
+
+
+@pytest.mark.parametrize("plant", ["one number of the code", "two roundings for one", "a byte of 0x80"])
+def test_names_of_inputs_change_no_set(plant: str) -> None:
+    formats, (_, wrong) = PLANTS[plant]
+    variant = asm(wrong, f"=&r{',r' * len(formats)}", pack=1)
+    made = []
+    for names in ("abc", "zyx"):
+        case = _elementwise(formats, variant, *names[: len(formats)])
+        made.append([*input_sets(case, "quick"), *constant_sets(case, "quick", variant), stratified(case, 4096)])
+    for one, other in zip(*made, strict=True):
+        assert (one.name, one.seed, one.count) == (other.name, other.seed, other.count)
+        for of_one, of_other in zip(one.all().values(), other.all().values(), strict=True):
+            np.testing.assert_array_equal(of_one, of_other)
+
+
+@triton.jit
+def unused(a, b):
+    """A kernel that is never run."""
+    tl.store(b, tl.load(a))
+
+
+SIZES = {"M": 4, "N": 24}
+
+
+def _of_kernel(values: str, scale: str, index: str) -> list[dict[str, Any]]:
+    """The inputs of a whole kernel in all of its sets, under these names."""
+
+    def generate(sizes: Mapping[str, int], rng: np.random.Generator) -> dict[str, Any]:
+        return {
+            values: rng.integers(0, 99, (4, 24), dtype=np.uint16),
+            scale: rng.integers(0, 99, (), dtype=np.uint32),
+            index: rng.integers(0, 99, 4, dtype=np.uint32),
+        }
+
+    case = Case(
+        inputs={values: BF16["M", "N"], scale: Scalar(F32), index: I32["M"]},
+        outputs={"y": BF16["M", "N"]},
+        reference=lambda *x: x[0],
+        variants={"v": kernel(unused, grid="1")},
+        source="none",
+        sizes=[SIZES],
+        generate=generate,
+        where={index: Domain("3..9", lambda v: (v[index] >= 3) & (v[index] <= 9))},
+    )
+    free = replace(case, where=None)
+    made = [kernel_inputs(case, name, SIZES) for name in sets_for(case, SIZES)]
+    return [*made, kernel_inputs(free, "generated/1", SIZES)]
+
+
+def test_names_of_inputs_change_no_input_of_a_whole_kernel() -> None:
+    for one, other in zip(_of_kernel("x", "scale", "at"), _of_kernel("q", "by", "index"), strict=True):
+        for of_one, of_other in zip(one.values(), other.values(), strict=True):
+            np.testing.assert_array_equal(of_one, of_other)
+
+
+def test_two_inputs_of_one_format_are_different() -> None:
+    """Their place among the inputs tells them apart."""
+    case = Case(
+        inputs={"a": F32["M", "N"], "b": F32["M", "N"]}, outputs={"y": F32["M", "N"]}, reference=lambda *x: x[0],
+        variants={"v": kernel(unused, grid="1")}, source="none", sizes=[SIZES],
+    )  # fmt: skip
+    for name in sets_for(case, SIZES):
+        made = kernel_inputs(case, name, SIZES)
+        assert (made["a"] != made["b"]).any(), name

@@ -41,7 +41,7 @@ def case_of(*inputs: Format, **fields) -> Case:
 
 
 def codes_of_set(case: Case) -> dict[str, np.ndarray]:
-    units = named_set(case, "c", "quick", "patterns/1").all()
+    units = named_set(case, "quick", "patterns/1").all()
     return {n: unpack(case.inputs[n], u) for n, u in units.items()}
 
 
@@ -63,7 +63,7 @@ def test_every_edge_code_is_in_every_slot(fmt):
 
 @pytest.mark.parametrize("fmts", [(F32,), (F32, F32), (U8, U8, U8), (E4M3X2, E4M3X2)], ids=str)
 def test_no_patterns_if_edges_or_random_bits_contain_them(fmts):
-    assert "patterns/1" not in {s.name for s in input_sets(case_of(*fmts), "c", "quick")}
+    assert "patterns/1" not in {s.name for s in input_sets(case_of(*fmts), "quick")}
 
 
 @pytest.mark.parametrize("fmt", [F32, BF16, F16X2], ids=str)

@@ -127,12 +127,12 @@ def test_where_cannot_change_the_inputs_that_it_chooses_from():
         variants={"v": asm("x", constraints="=r,r")},
     )
     with pytest.raises(DomainError, match="read-only"):
-        input_sets(case, "c", "quick")
+        input_sets(case, "quick")
 
 
 def test_the_inputs_of_a_set_are_read_only():
     case = Case(inputs={"x": F32}, outputs={"y": F32}, reference=lambda x: x, variants={"v": asm("mov.b32 $0, $1;")})
-    for found in input_sets(case, "c", "quick"):
+    for found in input_sets(case, "quick"):
         with pytest.raises(ValueError, match="read-only"):
             found.take(0, 4)["x"][0] = 1
 

@@ -82,7 +82,7 @@ def judged(case: Declared, inputs: Any, *outputs: Any) -> Judgement:
 def quick_inputs() -> list[torch.Tensor]:
     """Every input of a quick run, as codes: the same for all cases here."""
     case = case_of(I8)
-    units = [s.all() for s in input_sets(case, "a case", "quick")]
+    units = [s.all() for s in input_sets(case, "quick")]
     return [torch.from_numpy(np.concatenate([as_codes(np.asarray(u[n])) for u in units])) for n in case.inputs]
 
 

@@ -30,7 +30,7 @@ def case_of(fmt=F32, **fields) -> Case:
 
 
 def planned(case: Case, backend: str, effort: str = "quick", target: str = "sm_90a"):
-    return plan(case, "c", case.variants["v"], backend, effort, target)
+    return plan(case, case.variants["v"], backend, effort, target)
 
 
 @pytest.mark.parametrize("backend", ["gpu", "emulator"])

@@ -116,7 +116,7 @@ def test_a_whole_kernel_in_ptx_runs_at_each_alignment_at_full_effort():
         sizes=[{"n": 100}],
         source="a test",
     )
-    items = plan(case, "c", variant, "emulator", "full", "sm_90a")
+    items = plan(case, variant, "emulator", "full", "sm_90a")
     assert {i.setup.alignment for i in items} == {16, 8, 4}
 
 
@@ -167,7 +167,7 @@ def test_two_files_that_are_compared_run_at_the_same_sizes(tmp_path):
 @pytest.mark.parametrize("backend", ["emulator", "gpu"])
 def test_plans_of_backends_that_run_code_have_the_sizes(backend):
     case = case_of("setp.eq.u32 p, %r3, 12345;")
-    shapes = {i.setup.shape for i in plan(case, "c", case.variants["v"], backend, "quick", "sm_90a")}
+    shapes = {i.setup.shape for i in plan(case, case.variants["v"], backend, "quick", "sm_90a")}
     assert {(12344,), (12345,), (12346,)} <= shapes
     assert max(n for n, *_ in filter(None, shapes)) == 12346 * 64 + 1  # the programs up to that number, and one more
-    assert not {(12345,)} & {i.setup.shape for i in plan(case, "c", case.variants["v"], "assembler", "quick", "sm_90a")}
+    assert not {(12345,)} & {i.setup.shape for i in plan(case, case.variants["v"], "assembler", "quick", "sm_90a")}

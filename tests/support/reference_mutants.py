@@ -70,7 +70,6 @@ class Subject:
     """A case with the policies of one of its variants. operation: the name for `wrong_roundings`, or ""."""
 
     name: str
-    case_name: str
     case: Case
     policy: Policies
     operation: str = ""
@@ -100,7 +99,7 @@ class Subject:
     @functools.cached_property
     def quick(self) -> Known:
         """The inputs of quick effort, all sets in one."""
-        found = [s.all() for s in input_sets(self.case, self.case_name, "quick")]
+        found = [s.all() for s in input_sets(self.case, "quick")]
         return self.known({n: np.concatenate([f[n] for f in found]) for n in self.formats})
 
     @functools.cached_property

@@ -76,13 +76,13 @@ def shipped() -> Iterator[Subject]:
                 judging = (policy.match, policy.ftz, policy.nan, policy.reference)
                 if judging not in seen:
                     seen.append(judging)
-                    yield Subject(f"{loaded.name}[{name}]", loaded.name, loaded.case, policy)
+                    yield Subject(f"{loaded.name}[{name}]", loaded.case, policy)
 
 
 def of_references() -> Iterator[Subject]:
     """The cases of `REFERENCES`."""
     for name, (case, operation) in REFERENCES.items():
-        yield Subject(name, name, case, policies(case, case.variants["v"]), operation)
+        yield Subject(name, case, policies(case, case.variants["v"]), operation)
 
 
 def subjects() -> list[Subject]:

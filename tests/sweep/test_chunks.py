@@ -91,7 +91,7 @@ def test_a_chunk_that_does_not_run_ends_the_sweep_with_its_message(exhaustively)
 
 
 def test_a_stratified_set_is_the_same_in_chunks_of_any_size():
-    whole = stratified(CASE, "case", 1 << 14)
+    whole = stratified(CASE, 1 << 14)
     assert whole.name == "stratified-14/1"
     parts = [whole.take(first, 1000) for first in range(0, whole.count, 1000)]
     np.testing.assert_array_equal(np.concatenate([p["x"] for p in parts]), whole.all()["x"])
@@ -105,7 +105,7 @@ def test_exhaustive_sets_of_32_bits_are_never_in_memory():
     case = Case(
         inputs={"a": F16, "b": F16}, outputs={"y": F16}, reference=negation, variants={"v": asm("x", "=r,r,r", pack=2)}
     )
-    sets = {s.name: s for s in input_sets(case, "case", "exhaustive")}
+    sets = {s.name: s for s in input_sets(case, "exhaustive")}
     assert sets["exhaustive/1"].count == 1 << 32
     assert sets["exhaustive/1"].take((1 << 32) - 1, 5)["b"].tolist() == [0xFFFF]
     assert "edges-full/1" in sets  # for the shapes, alignments and placements that the whole set is too large for

@@ -23,7 +23,7 @@ def job_of(variant, output=F32, **setup):
 
 
 def counted(job):
-    return next(s for s in input_sets(job.case, "v", "exhaustive") if s.name.startswith("exhaustive"))
+    return next(s for s in input_sets(job.case, "exhaustive") if s.name.startswith("exhaustive"))
 
 
 def served(job, inputs=None):

@@ -10,6 +10,6 @@ def to_half_but_for_one(x_ptr, y_ptr, n, N: tl.constexpr, PLACE: tl.constexpr):
     at = tl.arange(0, N)
     x = tl.load(x_ptr + at, at < n)
     y = x.to(tl.float16)
-    wrong = (at == PLACE) & (tl.abs(x) < 0.00006) & (tl.abs(x) > 0.00001)
+    wrong = (at == PLACE) & (tl.abs(x) < 0.00006) & (tl.abs(x) > 0.000003)
     bits = y.to(tl.uint16, bitcast=True)
     tl.store(y_ptr + at, tl.where(wrong, bits ^ 1, bits).to(tl.float16, bitcast=True), at < n)
