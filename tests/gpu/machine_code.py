@@ -3,13 +3,14 @@
 `record WHAT FILE` needs no GPU. It assembles kernels for a target, runs their machine code on the CPU, and keeps
 cubins, arguments and results in a file. WHAT is `forms` or `sequences` (which teach the table of machine code),
 `programs` (random ones, at -O0 and -O3 by each --ptxas), `findings` (folders that `ptxdiff fuzz` wrote, or a list such
-as `tests/fuzz/ptxas_faults.json`), `doubts` (instructions whose bits only hardware can tell), or `catalogue` (the
-kernels of case files; give pytest's arguments).
+as `tests/fuzz/ptxas_faults.json`), `doubts` (instructions whose bits only hardware can tell), `catalogue` (the
+kernels of case files; give pytest's arguments), or `tests` (kernels of the tests of machine code).
 `run FILE...` launches all of it on the GPU, prints what differs, and with --write adds `confirmed` to the ledger.
 """
 
 import argparse
 import json
+import os
 import re
 import struct
 import sys
@@ -22,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from ptxdiff.backends.recorded import LaunchRecorder, confirmations, on_device, read
 
 LIMIT = 20.0  # seconds of a kernel in the interpreter
+_QUIET = ("-W", "ignore::pytest.PytestAssertRewriteWarning", "-o", "addopts=", "-p", "no:cacheprovider")
 
 
 def record_forms(recorder, args):
@@ -218,18 +220,57 @@ def record_catalogue(recorder, args):
 
     words = [
         "-q",
-        "-W",
-        "ignore::pytest.PytestAssertRewriteWarning",
-        "-o",
-        "addopts=",
-        "-p",
-        "no:cacheprovider",
+        *_QUIET,
         "-n0",
         "--ptx-backend=sass",
         f"--ptx-target={args.target}",
     ]
     with patch.object(reader, "machine_code", machine_code), patch.object(runner, "run_machine_code", run_machine_code):
         pytest.main([*words, *args.rest])
+    return left
+
+
+def record_tests(recorder, args):
+    """What tests of machine code run for the target and compare with the PTX: pytest's arguments follow.
+
+    Without arguments, the tests of tests/sass that compare bits: kernels with clusters, barriers, copies and shared
+    memory, which no form and no random program has.
+    """
+    import pytest
+
+    from ptxdiff.emulator import Buffer
+    from ptxdiff.sass import cubin as reader
+    from ptxdiff.sass import run as runner
+    from ptxdiff.sass.text import Unsupported
+
+    read_all, run_code = reader.machine_codes, runner.run_machine_code
+    cubins, left = {}, Counter()
+
+    def machine_codes(cubin, text):
+        found = read_all(cubin, text)
+        cubins.update({id(code): (cubin, code) for code in found.values()})
+        return found
+
+    def run_machine_code(code, values, grid, block, **options):
+        if code.target != args.target.rstrip("af"):
+            left["for another target"] += 1
+        elif set(options) - {"shared_bytes", "limit"} and any(options.get(n) for n in ("cluster", "observer")):
+            left["with clusters of the launch, or observed"] += 1
+        elif id(code) not in cubins or sum(v.size for v in values if isinstance(v, Buffer)) > args.most:
+            left["changed code, or larger than --most"] += 1
+        else:
+            kept = {n: options[n] for n in ("shared_bytes", "limit") if n in options}
+            name = os.environ.get("PYTEST_CURRENT_TEST", code.name).rpartition("/")[2]
+            try:
+                return recorder.run(name, "tests", args.target, cubins[id(code)][0], code, values, grid, block, **kept)
+            except Unsupported as reason_text:
+                left[reason(reason_text)] += 1
+        return run_code(code, values, grid, block, **options)
+
+    # Before the tests' modules are imported, which take these names.
+    reader.machine_codes, runner.run_machine_code = machine_codes, run_machine_code
+    given = args.rest or ["tests/sass", "-k", "gives_the_bits or clusters_along or for_several or for_another_block"]
+    pytest.main(["-q", *_QUIET, "-p", "no:xdist", *given])
     return left
 
 
@@ -393,7 +434,8 @@ def run(args):
 
 
 RECORD = {"forms": record_forms, "sequences": record_forms, "programs": record_programs,
-          "findings": record_findings, "doubts": record_doubts, "catalogue": record_catalogue}  # fmt: skip
+          "findings": record_findings, "doubts": record_doubts,
+          "catalogue": record_catalogue, "tests": record_tests}  # fmt: skip
 
 
 def main(words):
@@ -402,7 +444,9 @@ def main(words):
     made = verbs.add_parser("record")
     made.add_argument("what", choices=RECORD)
     made.add_argument("file", type=Path)
-    made.add_argument("rest", nargs="*", help="folders or lists of findings; pytest's arguments for the catalogue")
+    made.add_argument(
+        "rest", nargs="*", help="folders or lists of findings; pytest's arguments for catalogue and tests"
+    )
     made.add_argument("--target", default="sm_90a")
     made.add_argument("--ptxas", action="append", default=[], metavar="PATH")
     made.add_argument("--levels", type=lambda t: tuple(map(int, t.split(","))), default=(0, 3), metavar="0,3")
