@@ -17,11 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxdiff.inputs.edges import edge_codes
-from ptxdiff.inputs.sets import seed_of, stream
+from ptxdiff.inputs.sets import CaseRef, seed_of, stream
 from ptxdiff.inputs.ties import nearest_below, tie_codes
-from ptxdiff.model.arguments import Argument, format_of
+from ptxdiff.model.arguments import Argument, codes_of, format_of
 from ptxdiff.model.case import Case
 from ptxdiff.model.match import read_only
+from ptxdiff.model.reference import ReferenceFault, apply_reference
 from ptxdiff.references.formats import E2M1, E4M3, Format, Shaped, encode, fraction, is_nan, magnitude, pack
 
 # ---- Inputs that hold few numbers ------------------------------------------------------------------------------------
@@ -149,6 +150,102 @@ def near_units(case: Case, name: str, set_name: str, size: int, seed: int) -> ND
     units |= rng.integers(0, 2, size).astype(np.uint64) << np.uint64(fmt.sign_shift)
     units &= np.uint64(fmt.code_mask ^ ((1 << fmt.ignored_bits) - 1))
     return units.astype(fmt.numpy_dtype())
+
+
+# Inputs in which single elements stand out --------------------------------------------------------------------------
+#
+# An extreme of 32 random numbers is a given one of them once in 32 times, so a reduction that leaves out one element
+# passes on few random rows. A set `extremes/k` gives every 32 consecutive elements one that is the largest, one that is
+# the least and one that is the smallest, in places that move from group to group and from set to set: all 32 where the
+# sets together have 32 groups. Only kernels whose reference has results of several elements have them.
+
+LANES = 32
+"""Elements of a group: those of a warp."""
+_MOST_EXTREMES = 8
+
+EXTREMES = tuple(f"extremes/{k}" for k in range(1, _MOST_EXTREMES + 1))
+"""All sets. A kernel has as many as move the places through a whole group."""
+
+
+def _has_extremes(argument: Argument) -> bool:
+    fmt = format_of(argument)
+    numbers = fmt.code_bits > 8 and fmt.codes_per_unit == 1 and (fmt.has_sign or not fmt.is_float)
+    return numbers and isinstance(argument, Shaped) and bool(argument.dims)
+
+
+def extreme_sets(case: Case, sizes: Sizes) -> tuple[str, ...]:
+    """The sets that a whole kernel is run on; none for large ones, and for those that work element by element."""
+    tensors = [_size(a, sizes) for a in case.inputs.values() if _has_extremes(a)]
+    if not tensors or total(case, sizes) > NEAR_MOST or not _reduces(CaseRef(case), tuple(sizes.items())):
+        return ()
+    groups = max(max(tensors) // LANES, 1)
+    return EXTREMES[: -(-LANES // groups)]
+
+
+def extreme_units(case: Case, name: str, set_name: str, size: int, seed: int) -> NDArray[np.generic]:
+    """`size` units of an input with extremes, in one dimension. seed: of the random numbers."""
+    fmt, rng, number = format_of(case.inputs[name]), np.random.default_rng(seed), EXTREMES.index(set_name)
+    group, lane = np.divmod(np.arange(size), LANES)
+    groups = max(size // LANES, 1)
+    place = (number * groups + group + 5 * list(case.inputs).index(name)) % LANES
+    kinds = [lane == (place + shift) % min(LANES, size) for shift in (0, 11, 21)]
+    if not fmt.is_float:
+        most = (1 << fmt.code_bits - 1) - 1
+        codes = rng.integers(most // 8, most // 4, size)
+        for kind, value in zip(kinds, (most - 3, -(most // 2), 1), strict=True):
+            codes[kind] = value
+        return (codes & fmt.code_mask).astype(fmt.numpy_dtype())
+    digits = fmt.mantissa_bits + fmt.ignored_bits
+    fields = fmt.bias + rng.integers(-2, 2, size)
+    negative = rng.integers(0, 2, size).astype(bool)
+    for kind, binade, below in zip(kinds, (4, 3, -9), (False, True, None), strict=True):
+        fields[kind] = fmt.bias + binade
+        if below is not None:
+            negative[kind] = below
+    units = fields.astype(np.uint64) << np.uint64(digits)
+    units |= rng.integers(0, 1 << digits, size).astype(np.uint64)
+    units |= negative.astype(np.uint64) << np.uint64(fmt.sign_shift)
+    units &= np.uint64(fmt.code_mask ^ ((1 << fmt.ignored_bits) - 1))
+    return units.astype(fmt.numpy_dtype())
+
+
+@functools.lru_cache(maxsize=64)
+def _reduces(case_ref: CaseRef, sizes: tuple[tuple[str, int], ...]) -> bool:
+    """Whether some element of an input decides several results, or one in another place.
+
+    Found by one element of each input, which is made large, negative and zero in turn among ordinary numbers.
+    """
+    from ptxdiff.inputs.fill import kernel_inputs  # which makes inputs from this module's table
+
+    case: Case = case_ref.of
+    shapes = dict(sizes)
+    units = kernel_inputs(case, NEAR_NAMES[0], shapes)
+    for name, argument in case.inputs.items():
+        if name in case.domains or not _has_extremes(argument) or not units[name].size:
+            continue
+        at, answers = units[name].size // 2, []
+        for value in (None, *_standing_out(format_of(argument))):
+            changed = units[name].reshape(-1).copy()
+            if value is not None:
+                changed[at] = value
+            codes = codes_of(case.inputs, {**units, name: changed.reshape(units[name].shape)})
+            try:
+                answers.append(apply_reference(case, case.reference, codes))
+            except ReferenceFault:  # each run tells of it
+                return False
+        for other in answers[1:]:
+            for output, before in answers[0].items():
+                places = np.flatnonzero(before.reshape(-1) != other[output].reshape(-1))
+                if len(places) > 1 or (len(places) and places[0] != at):
+                    return True
+    return False
+
+
+def _standing_out(fmt: Format) -> NDArray[np.generic]:
+    """The units of a large number, of its negative, and of zero."""
+    large = encode(fmt, 64.0) if fmt.is_float else (1 << fmt.code_bits - 1) - 1
+    negative = large | 1 << fmt.sign_shift if fmt.is_float else -large & fmt.code_mask
+    return np.array([large, negative, 0], np.uint64).astype(fmt.numpy_dtype())
 
 
 # ---- Blocks, and the table of all kinds ------------------------------------------------------------------------------
@@ -493,10 +590,17 @@ def _near(case: Case, own: str, name: str, set_name: str, sizes: Sizes) -> NDArr
     return near_units(case, name, set_name, size, seed_of(f"{own}/{set_name}"))
 
 
+def _extremes(case: Case, own: str, name: str, set_name: str, sizes: Sizes) -> NDArray[np.generic] | None:
+    if not _has_extremes(case.inputs[name]):
+        return None
+    return extreme_units(case, name, set_name, _size(case.inputs[name], sizes), seed_of(f"{own}/{set_name}"))
+
+
 _STREAMS = ("edges/1", "random/1")
 KERNEL_SETS: tuple[KernelSets, ...] = (
     KernelSets(_STREAMS, lambda case, sizes: _STREAMS, lambda *_: None),
     KernelSets((NAME,), _blocks_chosen, _blocks),
     KernelSets(NAMES, few_sets, _few),
     KernelSets(NEAR_NAMES, near_sets, _near),
+    KernelSets(EXTREMES, extreme_sets, _extremes),
 )

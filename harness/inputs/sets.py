@@ -111,11 +111,11 @@ def constant_sets(case: Case, effort: str, variant: Variant) -> list[InputSet]:
     These sets depend on the variant's code, because their numbers come from there. In `together/2` two inputs make a
     number, by a product, a shift or another step.
     """
-    return _constants_cached(_Ref(case), _Ref(variant), _runs_all(case, effort))
+    return _constants_cached(CaseRef(case), CaseRef(variant), _runs_all(case, effort))
 
 
 @functools.lru_cache(maxsize=32)
-def _constants_cached(case_ref: _Ref, variant_ref: _Ref, everything: bool) -> list[InputSet]:
+def _constants_cached(case_ref: CaseRef, variant_ref: CaseRef, everything: bool) -> list[InputSet]:
     case: Case = case_ref.of
     formats = {name: format_of(a) for name, a in case.inputs.items()}
     if everything or not formats:
@@ -138,8 +138,8 @@ def word_sets(case: Case, effort: str, variant: Variant, pack: int) -> list[Inpu
     """
     if runs_all_words(case, effort, pack):
         return [all_words(case, pack)]
-    of_code = [_constant_words(_Ref(case), _Ref(variant), pack, part) for part in _OF_CODE]
-    made = [_words(_Ref(case), effort, pack), *of_code]
+    of_code = [_constant_words(CaseRef(case), CaseRef(variant), pack, part) for part in _OF_CODE]
+    made = [_words(CaseRef(case), effort, pack), *of_code]
     return [s for s in made if s.count]
 
 
@@ -171,7 +171,7 @@ def all_words(case: Case, pack: int) -> InputSet:
 
 
 @functools.lru_cache(maxsize=64)
-def _words(case_ref: _Ref, effort: str, pack: int) -> InputSet:
+def _words(case_ref: CaseRef, effort: str, pack: int) -> InputSet:
     case: Case = case_ref.of
     formats = {name: format_of(a) for name, a in case.inputs.items()}
     inside = functools.partial(within, case.domain, formats)
@@ -183,7 +183,7 @@ _OF_CODE = {"": constant_words, "-pairs": constant_pairs, "-relations": constant
 
 
 @functools.lru_cache(maxsize=64)
-def _constant_words(case_ref: _Ref, variant_ref: _Ref, pack: int, part: str) -> InputSet:
+def _constant_words(case_ref: CaseRef, variant_ref: CaseRef, pack: int, part: str) -> InputSet:
     case: Case = case_ref.of
     formats = {name: format_of(a) for name, a in case.inputs.items()}
     inside = functools.partial(within, case.domain, formats)
@@ -193,7 +193,7 @@ def _constant_words(case_ref: _Ref, variant_ref: _Ref, pack: int, part: str) -> 
 
 
 @functools.lru_cache(maxsize=32)
-def _thresholds(case_ref: _Ref) -> list[Codes]:
+def _thresholds(case_ref: CaseRef) -> list[Codes]:
     """Some inputs at both sides of the reference's thresholds, the same for every name of the case."""
     case: Case = case_ref.of
     formats = {name: format_of(a) for name, a in case.inputs.items()}
@@ -216,25 +216,25 @@ def _runs_all(case: Case, effort: str) -> bool:
 
 
 @functools.lru_cache(maxsize=32)
-def _cached(case_ref: _Ref, effort: str) -> tuple[InputSet, ...]:
+def _cached(case_ref: CaseRef, effort: str) -> tuple[InputSet, ...]:
     return tuple(_make(case_ref.of, effort))
 
 
 @dataclass(frozen=True, eq=False)
-class _Ref:
+class CaseRef:
     """Makes a case or a variant, which hold mappings, usable in a cache key, by object identity."""
 
     of: Any
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Ref) and other.of is self.of
+        return isinstance(other, CaseRef) and other.of is self.of
 
     def __hash__(self) -> int:
         return id(self.of)
 
 
 def _input_sets(case: Case, effort: str) -> tuple[InputSet, ...]:
-    return _cached(_Ref(case), effort)
+    return _cached(CaseRef(case), effort)
 
 
 def _make(case: Case, effort: str) -> Iterator[InputSet]:
