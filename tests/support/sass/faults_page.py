@@ -144,8 +144,8 @@ def entries(unit: Unit) -> list[dict[str, Any]]:
     for name, program in some.items():
         one = result(program, path, unit.target)
         lines.append(_entry(unit, name, path, one))
-        if unit.source == PUBLIC and one.first:
-            lines[-1]["named"] = [word in program.named for word in one.first]
+        if unit.source == PUBLIC and one.shown:
+            lines[-1]["named"] = [word in program.named for word in one.shown]
     return lines
 
 

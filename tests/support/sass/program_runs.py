@@ -71,13 +71,13 @@ _OLDER = re.compile(r"Unsupported \.version [\d.]+; current version is '([\d.]+)
 class Result:
     """What became of a program, and why, in words. differs: -O3 gives other bits than the PTX, and -O0 the PTX's.
 
-    first: the first words that differ, by the PTX and by the machine code.
+    shown: a word of the PTX and one of the machine code that differ: the first ones that the program's report names.
     """
 
     became: Became
     words: str = ""
     differs: bool = False
-    first: tuple[int, int] | None = None
+    shown: tuple[int, int] | None = None
 
 
 def assembled(text: str, target: str, path: str, level: int) -> PtxasResult:
@@ -103,7 +103,7 @@ def assemble_ahead(programs: Sequence[Program], target: str, path: str) -> None:
 _JOINABLE = re.compile(
     r"\s*\.version [\d.]+\s+\.target \w+\s+\.address_size 64\s+(?P<kernel>\.visible \.entry [^{}]*\{.*\})\s*", re.S
 )
-"""A module of one kernel and nothing before it. If it has a function behind the kernel, ptxas refuses the joined module."""
+"""A module of a kernel with nothing before it. With a function behind it, ptxas refuses the joined module."""
 _known_cubins: dict[tuple[str, str, str, int], tuple[PtxasResult, str]] = {}
 
 
@@ -233,11 +233,11 @@ def result(program: Program, path: str, target: str) -> Result:
     if isinstance(given, PtxError):
         return Result("unsettled", f"{type(given).__name__}: {given.message}; {level_0}", differs=right)
     words, ran = given
-    place = int(np.flatnonzero(words != meant)[0])
-    first = int(meant[place]), int(words[place])
+    pairs = [(int(meant[k]), int(words[k])) for k in np.flatnonzero(words != meant)]
+    shown = next((pair for pair in pairs if program.named.issuperset(pair)), pairs[0])
     kernel = load_kernel(program.text, program.entry)
     doubt = "; ".join(filter(None, (doubt_of_ptx(kernel, fusion=True), doubt_of_forms(ran, target), level_0)))
-    return Result("unsettled" if doubt else "wrong", doubt, right, first)
+    return Result("unsettled" if doubt else "wrong", doubt, right, shown)
 
 
 def _line(words: str) -> str:
