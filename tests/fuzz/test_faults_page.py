@@ -9,8 +9,9 @@ import pytest
 
 from ptxdiff.triton.builds import NoTriton
 from ptxdiff.triton.targets import assembler as bundled
-from tests.support.sass import faults_page, public_programs
-from tests.support.sass.program_runs import Program, result
+from tests.support.sass import faults_page, program_runs, public_programs
+from tests.support.sass.program_runs import Program, assembled, result
+from tests.support.sass.ptxas_releases import release
 
 COUNTED = """.version 8.8
 .target sm_103
@@ -96,6 +97,28 @@ def test_what_ptx_leaves_undefined_accuses_nobody():
     values = {"in_ptr": words, "out_ptr": np.zeros(64, np.uint32)}
     program = Program("undefined", COUNTED.replace("BODY", ""), "k", 32, values).on("sm_90a")
     assert result(program, path, "sm_90a").became == "open"
+
+
+def test_a_reported_fault_is_wrong():
+    path = release("12.8", "12.9", "13.0", "13.1", "13.2", "13.3")
+    (program,) = (p for p in faults_page.programs() if p.name == "pytorch/pytorch 190973")
+    found = result(program.on("sm_100a"), path, "sm_100a")
+    assert (found.became, found.words, found.differs) == ("wrong", "", True)
+
+
+def test_programs_are_assembled_together_and_one_that_is_refused_alone(monkeypatch):
+    try:
+        path = bundled("sm_90a").path
+    except NoTriton as error:
+        pytest.skip(str(error))
+    values = {"in_ptr": np.arange(64, dtype=np.uint32), "out_ptr": np.zeros(64, np.uint32), "in_n": 3}
+    bodies = [f"{opcode} %r3, %r2, %r0;" for opcode in ("add.u32", "mul.lo.u32", "xor.b32", "add.none")]
+    some = [Program(b, COUNTED.replace("BODY", b), "k", 32, values).on("sm_90a") for b in bodies]
+    program_runs.assemble_ahead(some, "sm_90a", path)
+    calls = []
+    monkeypatch.setattr(program_runs, "assembled", lambda *given: calls.append(given) or assembled(*given))
+    assert [result(p, path, "sm_90a").became for p in some] == ["right", "right", "right", "refused"]
+    assert len(calls) == 2  # the two programs of the half that was refused
 
 
 def test_a_page_gets_the_table_at_its_mark():

@@ -92,7 +92,8 @@ def assembled(text: str, target: str, path: str, level: int) -> PtxasResult:
 def assemble_ahead(programs: Sequence[Program], target: str, path: str) -> None:
     """Assemble programs for their target, as one module where they can be joined: ptxas is called a few times for all.
 
-    ptxas makes the same code of a kernel beside others. A program that it refuses, or on which it crashes, stays alone.
+    ptxas makes the same code of a kernel beside others. A program stays alone if ptxas refuses it or crashes on it, or
+    if nvdisasm cannot read what ptxas made.
     """
     joined = [p for p in programs if _JOINABLE.fullmatch(p.text)]
     _known_cubins.clear()
@@ -114,7 +115,7 @@ def _assemble_joined(programs: Sequence[Program], target: str, path: str, level:
     version = max((_VERSION.search(p.text)[2] for p in programs), key=version_number)  # type: ignore[index]
     text = "\n".join([f".version {version}", f".target {target}", ".address_size 64", *kernels])
     done = assembled(text, target, path, level)
-    if done.ended == "assembled":
+    if done.ended == "assembled" and not isinstance(_read(done.cubin, target), Unsupported):
         for k, program in enumerate(programs):
             _known_cubins[program.name, target, path, level] = done, f"joined_{k}"
         return
