@@ -19,9 +19,11 @@ import json
 import multiprocessing
 import os
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import groupby
@@ -175,8 +177,15 @@ def run(some: Sequence[Unit], known: Sequence[Mapping[str, Any]], journal: IO[st
     # Each process compiles and computes on one core; what reads these variables is imported later, in the process.
     os.environ |= {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "PYTEST_XDIST_WORKER_COUNT": str(jobs)}
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
-        for lines in pool.map(entries, left):
-            add(lines)
+        running = {pool.submit(entries, unit): unit for unit in left}
+        for done_one in as_completed(running):
+            try:
+                add(done_one.result())
+            except BrokenProcessPool:
+                raise SystemExit("a process was ended; run the command again, which goes on with the journal") from None
+            except Exception as error:  # the others go on, and the next run tries this one again
+                unit = running[done_one]
+                print(f"{unit.source} {unit.names} on {unit.target}: {type(error).__name__}: {error}", file=sys.stderr)
     return found
 
 
