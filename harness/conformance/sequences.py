@@ -276,6 +276,15 @@ def _two_pairs_of_s2f6() -> Iterator[_NamedSequence]:
                 yield f"two {'scaled ' if scaled else ''}s2f6x2 from {kind}{relu}", text, ("b32",), read
 
 
+def _converted_and_packed() -> Iterator[_NamedSequence]:
+    """Two numbers converted to integers, clamped to bytes and packed."""
+    for sign in ("u8", "s8"):
+        for rounding in ("rni", "rzi"):
+            convert = f"cvt.{rounding}.s32.f32 v, $1; cvt.{rounding}.s32.f32 w, $2;"
+            text = f"{{ .reg .b32 v, w; {convert} cvt.pack.sat.{sign}.s32.b32 $0, v, w, $3; }}"
+            yield f"cvt.{rounding} and cvt.pack {sign}", text, ("b32",), ("f32", "f32", "b32")
+
+
 _GROUPS = (
     _addresses,
     _integer_extremes,
@@ -295,6 +304,7 @@ _GROUPS = (
     _two_pairs_of_ue8m0,
     _saturated_differences,
     _two_pairs_of_s2f6,
+    _converted_and_packed,
 )
 """The groups, in the order in which their kernels are assembled."""
 

@@ -1,7 +1,7 @@
 """What random programs teach of machine instructions without a row: `ptxdiff conformance --teach programs`.
 
 A program's machine code that gives the emulator's bits is a context in which all its moves agreed; see
-`ptxdiff.conformance.taught`. The kernels that teach forms of each width add theirs.
+`ptxdiff.conformance.taught`. The kernels that teach forms of each width add theirs, and so do those of `move_kernels`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 
 from ptxdiff.conformance import teaching
 from ptxdiff.emulator import PtxError
+from ptxdiff.fuzz import move_kernels
 from ptxdiff.fuzz.assemblers import Ptxas, assembler
 from ptxdiff.fuzz.execution import MachineCodeInterpreter, NotRead, Words, expected, inputs_of, text_of
 from ptxdiff.fuzz.generate import FAMILIES, program
@@ -36,6 +37,7 @@ def move_lessons(target: str, programs: int = PROGRAMS) -> tuple[teaching.MoveLe
     lessons, differing = teaching.MoveLessons(), []
     teaching.teach(WIDTHS, target, own.path, str(tool("nvdisasm")), probe()[target].ptx_version, {}, moves=lessons)
     some = [assembler(own.path, level, own.options) for level in LEVELS]
+    differing += [words for by in some for words in move_kernels.taught(target, by, lessons)]
     weights = dict.fromkeys(FAMILIES, 1.0)
     if capability(target) < LEAST:
         programs = 0

@@ -645,6 +645,9 @@ def _constant(instruction: MachineInstruction, code: MachineCode) -> MachineStep
     if len(operands) != 2 or not plain(operands[0], "UR" if uniform else "R") or operands[1].kind != "c":
         raise refuse(instruction)
     source = operands[1]
+    if source.uniform is not None and plain(source.uniform, "UR") and source.uniform.number < 0:  # URZ, which is 0
+        source = replace(source, uniform=None)
+        instruction = instruction._replace(operands=(operands[0], source))
     if source.negated or source.absolute or source.inverted or source.suffix or source.uniform is not None:
         raise refuse(instruction)
     if source.base is not None and (uniform or not plain(source.base, "R")):

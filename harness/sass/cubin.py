@@ -131,13 +131,23 @@ def _kernel(
         target,
         function,
         tuple(Parameter(offset, flags >> 18) for _, offset, flags in parameters),
-        struct.unpack_from("<H", area[0], 4)[0] if area else 0,
+        struct.unpack_from("<H", area[0], 4)[0] if area else _base(target),
         {number: data for (of, number), data in banks.items() if of in ("", name)},
         local,
         sizes.get(f".nv.shared.{name}", 0),
         variables,
         clusters[0] if clusters else None,
     )
+
+
+def _base(target: str) -> int:
+    """Where parameters of a target begin, for a kernel that has none: the driver's words lie before that place."""
+    capability = int(re.sub(r"\D", "", target) or 0)
+    return next(base for least, base in _BASES if capability >= least)
+
+
+_BASES = ((100, 0x380), (90, 0x210), (0, 0x160))
+"""Least compute capabilities, and where the parameters of their kernels begin in constant bank 0."""
 
 
 def _attributes(info: bytes) -> Iterator[tuple[int, bytes]]:

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import json
 
-from ptxdiff.conformance import taught
+import pytest
+
+from ptxdiff.conformance import taught, teaching
+from ptxdiff.fuzz import move_kernels
+from ptxdiff.fuzz.assemblers import assembler
 from ptxdiff.fuzz.lessons import move_lessons
+from ptxdiff.sass import control
+from ptxdiff.triton.targets import assembler as bundled
+
+TARGET = "sm_90a"
 
 
 def test_the_ledger_of_moves_is_of_these_steps() -> None:
@@ -17,3 +25,30 @@ def test_the_ledger_of_moves_is_of_these_steps() -> None:
     stale = {form for form, digest in lessons.agreed if known.get(form, digest) != digest}
     assert stale == set(), "teach them again: ptxdiff conformance --teach programs --write"
     assert {"RET.REL.NODEC R,label", "BSYNC B", "LDS R,[R]"} <= {form for form, _ in lessons.agreed} & known.keys()
+
+
+def test_kernels_teach_loads_of_each_width_and_special_registers() -> None:
+    lessons, differing = _of_kernels()
+    assert differing == []
+    agreed = {form for form, _ in lessons.agreed}
+    narrow = {f"LDG.E.{kind} R,[R64]" for kind in ("U8", "S8", "U16", "S16")}
+    assert {*narrow, "LDC R,c[R]", "S2R R,SR_GTMASK"} <= agreed
+    known = {(e["target"], e["form"]) for e in map(json.loads, taught.MOVES.read_text().splitlines())}
+    assert {(TARGET, form) for form in agreed} <= known
+
+
+def test_a_planted_mistake_in_a_narrow_load_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = control.as_words
+
+    def without_sign(rows, size, signed):
+        return right(rows, size, 0)
+
+    monkeypatch.setattr(control, "as_words", without_sign)
+    lessons, differing = _of_kernels()
+    assert "LDC.S8 R,c[R]" in {form for form, _ in lessons.differed}
+    assert any("table s8 by thread" in words for words in differing)
+
+
+def _of_kernels() -> tuple[teaching.MoveLessons, list[str]]:
+    own, lessons = bundled(TARGET), teaching.MoveLessons()
+    return lessons, move_kernels.taught(TARGET, assembler(own.path, 3, own.options), lessons)

@@ -67,6 +67,9 @@ from tests.support.sass.assembly import LOAD, STORE, run, written
         ("VHMNMX R1, R2.H0_H0, R3, R4, PT", "VHMNMX{.type}{.NAN}"),
         ("IMAD.WIDE.U32 R2, R4, R5, -R6", "IMAD.WIDE.U32-c"),
         ("IMAD.WIDE.U32 RZ, P0, R4, R5, -R6", "IMAD.WIDE.U32-c"),
+        ("F2IP.S8.F32.TRUNC.NTZ R1, R2, R3, R4", "F2IP.kind.F32{.rnd}.NTZ"),
+        ("F2IP.U8.F32.NTZ R1, RZ, R3, RZ", "F2IP.U8.F32{.rnd}.NTZ"),
+        ("LEA.HI R1, -R2, R3, R4, 0xc", "LEA.HI-a"),
         ("IMAD.WIDE.X R2, R4, R5, R6, P0", "IMAD.WIDE.X"),
         ("IMAD.WIDE.X R2, R4, R5, ~R6, !P0", "IMAD.WIDE.X~c"),
         ("IMAD.WIDE.U32.X R2, R4, R5, ~R6, P0", "IMAD.WIDE.U32.X~c"),
@@ -133,7 +136,6 @@ def test_instructions_find_their_rows(text: str, name: str) -> None:
         "QMUL4.E4M3x4.E4M3x4 R1, R2.B3210, R3.B3210",
         "VIADD.U8x4.SAT R1, R2, R3",
         "VIMNMX.U8x4.RELU R1, R2, R3, PT",
-        "LEA.HI R1, -R2, R3, R4, 0x10",
         "LEA.HI R1, P0, R2, -R3, R4, 0x10",  # the carry of a difference
         "IMAD.HI R1, P0, R2, R3, -R4",  # the carry of a difference
         "IADD.64 R2, P1, -R2, -R4",
@@ -152,6 +154,9 @@ def test_instructions_find_their_rows(text: str, name: str) -> None:
         "LEA.X R1, R2, -R3, 0xc, P0",
         "LEA.HI.X R1, R2, R3, ~R4, 0x4, P0",
         "IMAD.WIDE.U32.X R2, R4, R5, -R6, P0",
+        "F2IP.S8.F32.FLOOR.NTZ R1, R2, R3, R4",
+        "F2IP.S8.F32.TRUNC R1, R2, R3, R4",
+        "LEA.HI R1, -R2, -R3, R4, 0xc",
         "IMAD.WIDE.X R2, R4, R5, -R6, P0",
         "IMAD.WIDE.X R2, R4, ~R5, R6, P0",
         "IMAD.WIDE.X R2, P1, R4, R5, R6, P0",  # the carry out
@@ -190,6 +195,18 @@ def test_scales_with_more_beside_them_are_refused() -> None:
     assert (run(body.format(0x7F7E0000), [values])[0] == 0x4040).all()
     with pytest.raises(Unsupported, match="lower half"):
         run(body.format(0x7F7E0001), [values])
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "c", "n", "shown"),
+    [(0, 0xAAD528, 0x10, 0xD, 0xA8D528), (32, 1, 0, 0x1C, 0xFFFFFFFF), (32, 0xAAAAAAAB, 0, 0xD, 0xAAAAAAAB)],
+)
+def test_a_high_word_is_negated_after_the_shift(a: int, b: int, c: int, n: int, shown: int) -> None:
+    """The words that GPUs gave for the machine code of public reproducers (m021, m022 and m028 of FuzzX)."""
+    body = f"{LOAD}\nMOV R6, {b:#x}\nMOV R7, {c:#x}\nLEA.HI R5, -R4, R6, R7, {n:#x}\n{STORE}"
+    found, ran = run(body, [np.full(32, a, np.uint32)])
+    assert found.tolist() == [shown] * 32
+    assert "LEA.HI-a" in ran.forms
 
 
 def test_a_predicate_written_twice_is_refused() -> None:

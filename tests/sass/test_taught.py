@@ -11,6 +11,7 @@ import pytest
 from ptxdiff.conformance import taught, teaching
 from ptxdiff.emulator.isa.approximate_half import ex2_half
 from ptxdiff.emulator.isa.convert_float import cvt_f16x2_f32
+from ptxdiff.emulator.isa.convert_integral import cvt_integer_f32
 from ptxdiff.emulator.isa.convert_narrow import cvt_narrow_f32
 from ptxdiff.emulator.isa.convert_scale import cvt_s2f6x2_bf16x2_scaled, cvt_s2f6x2_f32_scaled
 from ptxdiff.emulator.isa.convert_stochastic import cvt_bf16x2_f32_rs
@@ -177,6 +178,34 @@ def _unsigned_of_signed(a: int, b: int, c: int, d: int) -> int:
 
 def _signed_of_unsigned(a: int, b: int, c: int, d: int) -> int:
     return wrap64(sign_extend(a, 32) * sign_extend(b, 32) + c + d)
+
+
+def test_a_planted_mistake_in_a_packed_conversion_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    name, sequence = "F2IP.kind.F32{.rnd}.NTZ", ["cvt.rzi and cvt.pack s8"]
+    lessons, complaints = _teach(sequence)
+    assert complaints == {}
+    assert any(form.startswith(name) and lesson.agreed for form, lesson in lessons.items())
+    right = rows.ROWS["F2IP"]
+    for mistake in (_exchanged_bytes, _unsigned_bytes, _without_the_third):
+        wrong = [dataclasses.replace(r, definition=mistake) if r.name == name else r for r in right]
+        plant(monkeypatch, "F2IP", wrong)
+        lessons, _ = _teach(sequence)
+        assert any(form.startswith(name) and lesson.differed for form, lesson in lessons.items()), mistake
+
+
+def _exchanged_bytes(a: int, b: int, c: int, kind: int, rnd: int) -> int:
+    upper, lower = cvt_integer_f32(b, rnd, 0, 8, kind), cvt_integer_f32(a, rnd, 0, 8, kind)
+    return c << 16 | (upper & 0xFF) << 8 | lower & 0xFF
+
+
+def _unsigned_bytes(a: int, b: int, c: int, kind: int, rnd: int) -> int:
+    upper, lower = cvt_integer_f32(a, rnd, 0, 8, 1 - kind), cvt_integer_f32(b, rnd, 0, 8, 1 - kind)
+    return c << 16 | (upper & 0xFF) << 8 | lower & 0xFF
+
+
+def _without_the_third(a: int, b: int, c: int, kind: int, rnd: int) -> int:
+    upper, lower = cvt_integer_f32(a, rnd, 0, 8, kind), cvt_integer_f32(b, rnd, 0, 8, kind)
+    return (upper & 0xFF) << 8 | lower & 0xFF
 
 
 def test_a_few_forms_bring_each_machine_instruction_into_some_kernels() -> None:

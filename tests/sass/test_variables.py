@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ptxdiff.emulator import Buffer, load_kernel, run_kernel
+from ptxdiff import run_ptx
+from ptxdiff.emulator import Buffer, PtxError, load_kernel, run_kernel
 from ptxdiff.fuzz.assemblers import assembler
 from ptxdiff.sass.cubin import MachineCode, disassembled, machine_code
 from ptxdiff.sass.run import run_machine_code
@@ -90,3 +91,28 @@ def test_an_initial_value_that_is_an_address_of_constants_is_refused_and_not_zer
 def assembled(text: str, target: str, level: int) -> MachineCode:
     cubin = assembler(bundled(target).path, level).assemble(text, target).cubin
     return machine_code(cubin, disassembled(cubin, tool("nvdisasm")))
+
+
+WITHOUT_PARAMETERS = """
+.version 8.0
+.target sm_80
+.address_size 64
+.global .u32 seen;
+.visible .entry k() .maxntid 64
+{
+  .reg .b64 o; .reg .b32 x, y; .reg .pred p;
+  mov.u32 x, %ntid.x; mov.u32 y, %nctaid.x; add.u32 x, x, y;
+  setp.ne.u32 p, x, 65;
+  @p trap;
+  mov.u64 o, seen; st.global.u32 [o], x;
+  ret;
+}
+"""
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100a", "sm_120a"])
+def test_a_kernel_without_parameters_finds_the_size_of_its_block(target: str) -> None:
+    text = WITHOUT_PARAMETERS.replace(".target sm_80", f".target {target}").replace("8.0", "8.7")
+    assert run_ptx(text, 1, 64, level="sass").thread_instructions > 0
+    with pytest.raises(PtxError):  # the trap is reached only if it is another block
+        run_ptx(text, 1, 32, level="sass")

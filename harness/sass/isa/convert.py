@@ -407,6 +407,13 @@ def f2ip_u8(a: int, rnd: int) -> int:
     return cvt_integer_f32(a, rnd, 0, 8, 0)
 
 
+@row("F2IP.kind.F32{.rnd}.NTZ", "R = r,f,v", kind={"U8": 0, "S8": 1}, rnd={"": RN, "TRUNC": RZ})
+def f2ip(a: int, b: int, c: int, kind: int, rnd: int) -> int:
+    """Two float32 as bytes, the second in the lowest bits, below the lower half of the third operand."""
+    upper, lower = cvt_integer_f32(a, rnd, 0, 8, kind), cvt_integer_f32(b, rnd, 0, 8, kind)
+    return c << 16 | (upper & 0xFF) << 8 | lower & 0xFF
+
+
 @row("F2I{.kind}.F16{.rnd}.NTZ", "R = k", kind=_UP_TO_WORD, rnd=_INTEGRAL)
 def f2i_f16(a: int, kind: int, rnd: int) -> int:
     """A float16 as an integer of up to 32 bits."""

@@ -245,6 +245,16 @@ def lea_hi_difference(a: int, b: int, c: int, n: int) -> int:
     return (a >> 32 - n | c << n) + b
 
 
+@row("LEA.HI", "R = -u,u,u,#n", uniform=True, label="LEA.HI-a")
+def lea_hi_difference_of_the_first(a: int, b: int, c: int, n: int) -> int:
+    """b minus the high word of c:a << n. a comes negated.
+
+    GPUs have shown that the word is negated after the shift, not the pair c:a before it, which gives one less where the
+    lower word is not 0. No right code of ptxas has this form, so nothing teaches it.
+    """
+    return b - ((-a & _WORD) >> 32 - n | c << n)
+
+
 @row("LEA.HI", "R,P = u,u,u,#n", uniform=True)
 def lea_hi_carry(a: int, b: int, c: int, n: int, result: int) -> int:
     """The high word of c:a << n, plus b, and the carry of that sum."""

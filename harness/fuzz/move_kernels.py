@@ -1,0 +1,138 @@
+"""Kernels that move data in ways that random programs do not: parameters and memory of each width, special registers.
+
+They teach machine instructions without a row (`lessons`). Each runs one warp, on words that differ by thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxdiff.conformance import teaching
+from ptxdiff.emulator import Buffer, PtxError, load_kernel, run_kernel
+from ptxdiff.fuzz.assemblers import Ptxas
+from ptxdiff.fuzz.execution import MachineCodeInterpreter
+from ptxdiff.model.targets import INTRODUCED, version_number
+from ptxdiff.sass.run import run_machine_code
+from ptxdiff.sass.text import Unsupported
+
+WARP = 32
+WORDS = 8
+"""Words of each thread, of the input and of the output."""
+SCALARS = (13, 0x8A9B, 0x80000085, 0xFFFFFFF3)
+"""The values of the scalar parameter, of which a narrow one has the lowest bits."""
+VERSION = "8.1"
+WIDTHS = {"u8": "r", "s8": "r", "u16": "h", "s16": "h", "u32": "r", "s32": "r", "u64": "d"}
+"""Types of parameters and of memory, and the registers that hold them."""
+_TO_WORD = {
+    "h": "cvt.u32.u16 %r1, %h1; cvt.s32.s16 %r2, %h1; xor.b32 %r1, %r1, %r2;",
+    "r": "",
+    "d": "mov.b64 {%r1, %r2}, %d1; xor.b32 %r1, %r1, %r2;",
+}
+"""What makes a word, in %r1, of the value in the first register of each kind."""
+_USES = {
+    "stored": "",
+    "added": "ld.global.b32 %r3, [%in]; add.u32 %r1, %r1, %r3;",
+    "compared": "ld.global.b32 %r3, [%in]; setp.lt.u32 %p1, %r1, %r3; selp.b32 %r1, %r3, %r0, %p1;",
+    "counted": "and.b32 %r4, %r1, 7; mov.b32 %r1, %r0; L0: mad.lo.u32 %r1, %r1, 5, %r4; sub.u32 %r4, %r4, 1; "
+    "setp.ge.s32 %p1, %r4, 0; @%p1 bra L0;",
+    "chosen": "and.b32 %r4, %r1, 1; setp.ne.u32 %p1, %r4, 0; @%p1 bra L0; ld.global.b32 %r1, [%in]; bra L1; "
+    "L0: ld.global.b32 %r1, [%in+4]; L1: ",
+    "nested": "and.b32 %r4, %r1, 3; and.b32 %r5, %r1, 8; mov.b32 %r1, %r0; setp.eq.u32 %p1, %r5, 0; @%p1 bra L2; "
+    "L0: and.b32 %r6, %r1, 7; L1: mad.lo.u32 %r1, %r1, %r1, %r6; sub.u32 %r6, %r6, 1; setp.ge.s32 %p1, %r6, 0; "
+    "@%p1 bra L1; sub.u32 %r4, %r4, 1; setp.ge.s32 %p1, %r4, 0; @%p1 bra L0; L2: ",
+}
+_SPECIAL = ("laneid", "lanemask_eq", "lanemask_lt", "lanemask_le", "lanemask_gt", "lanemask_ge", "ntid.x")
+
+
+@dataclass(frozen=True)
+class MoveKernel:
+    """A kernel of an input, an output and a scalar. kind: the scalar's type. body: its instructions."""
+
+    name: str
+    kind: str
+    body: str
+
+    def entry(self, name: str) -> str:
+        """The kernel under a name."""
+        return f""".visible .entry {name}(.param .u64 in, .param .u64 out, .param .{self.kind} n) .maxntid {WARP}
+{{
+.reg .b16 %h<4>; .reg .b32 %r<8>; .reg .b64 %d<4>, %in, %out, %at; .reg .pred %p1;
+ld.param.u64 %in, [in]; ld.param.u64 %out, [out];
+mov.u32 %r0, %tid.x; mul.wide.u32 %at, %r0, {4 * WORDS};
+add.u64 %in, %in, %at; add.u64 %out, %out, %at;
+{self.body}
+ret;
+}}"""
+
+
+def module(target: str) -> str:
+    """The PTX of all kernels, named k0, k1, ..., for a target."""
+    version = max(VERSION, INTRODUCED.get(target, VERSION), key=version_number)
+    table = ".const .align 16 .b32 table[8] = {0x80000001, 2, 0xFFFF8003, 4, 0x85, 6, 0x8007, 0x88};"
+    head = [f".version {version}", f".target {target}", ".address_size 64", table]
+    return "\n".join([*head, *(kernel.entry(f"k{k}") for k, kernel in enumerate(kernels()))])
+
+
+def kernels() -> Iterator[MoveKernel]:
+    """All of them."""
+    for kind, register in WIDTHS.items():
+        own, first = kind[1:], f"%{register}1"
+        for use, then in _USES.items():
+            body = f"ld.param.{kind} {first}, [n]; {_TO_WORD[register]} {then} st.global.b32 [%out], %r1;"
+            yield MoveKernel(f"parameter {kind} {use}", kind, body)
+        guarded = f"mov.b{own if register != 'r' else 32} {first}, 0; setp.lt.u32 %p1, %r0, 9; @%p1 ld.param.{kind}"
+        body = f"{guarded} {first}, [n]; {_TO_WORD[register]} st.global.b32 [%out], %r1;"
+        yield MoveKernel(f"parameter {kind} of some lanes", kind, body)
+        for qualifier in (".volatile", ".nc", ""):
+            space = f"{qualifier}.global" if qualifier == ".volatile" else f".global{qualifier}"
+            store = f"st{space if qualifier != '.nc' else '.global'}"
+            body = f"ld{space}.{kind} {first}, [%in]; {_TO_WORD[register]} st.global.b32 [%out], %r1;"
+            copied = f"ld{space}.{kind} {first}, [%in+8]; {store}.{kind} [%out+8], {first};"
+            yield MoveKernel(f"memory {kind}{qualifier}", kind, f"{body} {copied}")
+        table = f"mov.u64 %d2, table; and.b32 %r3, %r0, 3; mad.wide.u32 %d2, %r3, 8, %d2; ld.const.{kind} {first}"
+        body = f"{table}, [%d2]; {_TO_WORD[register]} st.global.b32 [%out], %r1;"
+        yield MoveKernel(f"table {kind} by thread", kind, body)
+        fixed = f"ld.const.{kind} {first}, [table+8]; {_TO_WORD[register]} add.u32 %r1, %r1, %r0;"
+        yield MoveKernel(f"table {kind}", kind, f"{fixed} st.global.b32 [%out], %r1;")
+        zero = f"ld.const.{kind} {first}, [table]; {_TO_WORD[register]} add.u32 %r1, %r1, %r0;"
+        yield MoveKernel(f"first of table {kind}", kind, f"{zero} st.global.b32 [%out], %r1;")
+    for name in _SPECIAL:
+        body = f"mov.u32 %r1, %{name}; st.global.b32 [%out], %r1;"
+        yield MoveKernel(f"special {name}", "u32", body)
+        yield MoveKernel(f"special {name} and a word", "u32", f"ld.global.b32 %r3, [%in]; mov.u32 %r1, %{name}; "
+                      "xor.b32 %r1, %r1, %r3; st.global.b32 [%out+4], %r1;")  # fmt: skip
+
+
+def taught(target: str, by: Ptxas, lessons: teaching.MoveLessons) -> list[str]:
+    """Add the lessons of all kernels by an assembler. Returns what differed, in words."""
+    text = module(target)
+    done = by.assemble(text, target)
+    (read,) = MachineCodeInterpreter(target).read([done.cubin]) if done.ended == "assembled" else [None]
+    if read is None or isinstance(read, Unsupported):
+        return [f"{target} kernels that move data, by {by.label}: {done.words[:200] or read}"]
+    differing = []
+    for number, kernel in enumerate(kernels()):
+        loaded = load_kernel(text, f"k{number}")
+        for scalar in SCALARS:
+            given, right = np.zeros((WARP, WORDS), np.uint32), np.zeros((WARP, WORDS), np.uint32)
+            run_kernel(loaded, _values(kernel, right, scalar), (1,), num_threads=WARP)
+            try:
+                ran = run_machine_code(read[f"k{number}"], _values(kernel, given, scalar), (1,), WARP)
+            except PtxError:  # it needs an instruction that is not known
+                continue
+            same = np.array_equal(given, right)
+            if not same:
+                differing.append(f"{target} {kernel.name} of {scalar:#x} by {by.label}")
+            lessons.note(ran, f"{kernel.name} {scalar:#x} -O{by.choice.level}", agreed=same)
+    return differing
+
+
+def _values(kernel: MoveKernel, output: NDArray[np.uint32], scalar: int) -> list[Buffer | bytes]:
+    """The values of the parameters: of the scalar the lowest bytes."""
+    words = np.random.default_rng(5).integers(0, 1 << 32, (WARP, WORDS), np.uint32)
+    narrow = scalar.to_bytes(8, "little")[: int(kernel.kind[1:]) // 8]
+    return [Buffer(words, "in"), Buffer(output, "out"), narrow]
