@@ -22,8 +22,12 @@ pytest_plugins = ["pytester"]
 os.environ["PTXDIFF_REUSE"] = "0"
 
 
+WITHOUT = "-p no:hypothesispytest -p no:benchmark"
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep hypothesis's plugin out of pytest in processes that tests start: it imports all of itself at the end.
+    """Keep two plugins out of pytest in processes that tests start: hypothesis's imports all of itself at the end, and
+    pytest-benchmark's starts git and three other programs.
 
     Collections of cyclic garbage run less often: at every 700 new objects they took a twelfth of the tests' time.
     Workers share the cores: the plugin sees to it, but it may not be installed where a GPU is.
@@ -32,7 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
         share_cores(workers)
     gc.set_threshold(50_000, 20, 50)
     if hasattr(config, "workerinput") or not getattr(config.option, "numprocesses", None):  # not in the controller
-        os.environ["PYTEST_ADDOPTS"] = "-p no:hypothesispytest"
+        os.environ["PYTEST_ADDOPTS"] = WITHOUT
 
 
 def pytest_collection_finish() -> None:
@@ -67,7 +71,7 @@ def _modules_stay() -> Iterator[None]:
 @pytest.fixture
 def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """pytest's own fixture, with the option that it removes from `$PYTEST_ADDOPTS`."""
-    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:hypothesispytest")
+    monkeypatch.setenv("PYTEST_ADDOPTS", WITHOUT)
     return pytester
 
 

@@ -12,8 +12,10 @@ import json
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +31,11 @@ from ptxdiff.conformance.taught import digest, move_digest
 from ptxdiff.emulator.errors import PtxError
 from ptxdiff.emulator.kernel.memory.space import Buffer
 from ptxdiff.emulator.text.types import TYPES
-from ptxdiff.sass.cubin import MachineCode, disassembled, machine_codes
+from ptxdiff.sass.cubin import MachineCode
 from ptxdiff.sass.machine import Computed, RefusedStep, prepared
 from ptxdiff.sass.run import Ran, run_machine_code
 from ptxdiff.sass.text import Unsupported
+from ptxdiff.sass.words import WordDecoder
 from ptxdiff.triton.assemble import run_tool
 from ptxdiff.triton.targets import assembler, probe, tool
 
@@ -43,6 +46,9 @@ LEVELS = (0, 3)
 GIVEN = ("registers", "immediate")
 """How operands are given: all in registers, or the last one as a constant."""
 GROUP = 64
+"""Forms in one module."""
+TOGETHER = 8
+"""Modules whose machine code is read together: a start of nvdisasm takes a quarter of a second."""
 _SECONDS = 240.0
 OPEN = {
     "cvt.f32.f32": "ptxas 12.9 keeps a signalling NaN at -O3, where it moves; at -O0 it adds, which quiets",
@@ -208,21 +214,41 @@ def teach(
     device: a GPU of the target, which runs the same machine code. moves: gets the lessons on instructions without rows.
     """
     complaints: dict[str, str] = {}
+    modules = _modules(names, target, ptxas, version)
+    while several := list(islice(modules, TOGETHER)):
+        read = _codes([cubin for *_, cubin in several], target, nvdisasm)
+        for (given, level, some, cubin), codes in zip(several, read, strict=True):
+            loaded = None if device is None else (device, device.load(cubin))
+            for task in some:
+                context = f"{task.snippet.form} {given} -O{level}"
+                complaint = _try(task, codes[task.name], context, lessons, loaded, moves)
+                if complaint:
+                    complaints[context] = complaint
+    return complaints
+
+
+def _modules(
+    names: Sequence[str], target: str, ptxas: str, version: str
+) -> Iterator[tuple[str, int, list[FormTask], bytes]]:
+    """How the operands are given, ptxas's level, the tasks of a module that it accepts, and their cubin."""
     for given in GIVEN:
         every = list(tasks(names, given, target))
         for level in LEVELS:
             for start in range(0, len(every), GROUP):
                 some, cubin = assembled(every[start : start + GROUP], ptxas, level, version, target)
-                if not some:
-                    continue
-                codes = machine_codes(cubin, disassembled(cubin, nvdisasm))
-                loaded = None if device is None else (device, device.load(cubin))
-                for task in some:
-                    context = f"{task.snippet.form} {given} -O{level}"
-                    complaint = _try(task, codes[task.name], context, lessons, loaded, moves)
-                    if complaint:
-                        complaints[context] = complaint
-    return complaints
+                if some:
+                    yield given, level, some, cubin
+
+
+_decoder = lru_cache(maxsize=2)(WordDecoder)
+
+
+def _codes(cubins: Sequence[bytes], target: str, nvdisasm: str) -> Iterator[Mapping[str, MachineCode]]:
+    """The kernels of each cubin by name, read with as few starts of nvdisasm as there can be. Raises Unsupported."""
+    for found in _decoder(target, nvdisasm).codes(cubins):
+        if isinstance(found, Unsupported):
+            raise found
+        yield found
 
 
 def _try(
@@ -319,7 +345,7 @@ def few(names: Sequence[str], target: str, contexts: int) -> list[str]:
     chosen = []
     for start in range(0, len(every), GROUP):
         some, cubin = assembled(every[start : start + GROUP], tools[0], LEVELS[-1], probe()[target].ptx_version, target)
-        codes = machine_codes(cubin, disassembled(cubin, tools[1])) if some else {}
+        codes = next(_codes([cubin], target, tools[1])) if some else {}
         for task in some:
             steps = prepared(codes[task.name]).values()
             found = set(_teaching(codes[task.name], (s.form for s in steps if isinstance(s, Computed))))

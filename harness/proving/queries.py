@@ -137,12 +137,12 @@ def query(goal: Term, assumptions: Iterable[Term], way: Way) -> Query:
 
     def operands(term: Term) -> Sequence[Term]:
         """In an order that depends on what they compute alone, so that equal queries have equal texts."""
-        return sorted(term.args, key=lambda a: known[id(a)]) if term.op in t.COMMUTATIVE else term.args
+        return sorted(term.args, key=lambda a: known[a]) if term.op in t.COMMUTATIVE else term.args
 
     writer = _Writer(way in ("floats", "bits"), operands)
     for term in t.ordered(roots, operands):
         writer.define(term)
-    lines = [*writer.lines, *(f"(assert {writer.names[id(root)]})" for root in roots)]
+    lines = [*writer.lines, *(f"(assert {writer.names[root]})" for root in roots)]
     text = "\n".join(["(set-logic ALL)", *lines]) + "\n"
     # bitwuzla's theory has the usual formats alone.
     solver = "bitwuzla" if writer.formats <= _USUAL else "z3"
@@ -174,7 +174,7 @@ class _Writer:
     def __init__(self, interpreted: bool, operands: Callable[[Term], Sequence[Term]]) -> None:
         self.interpreted, self.operands = interpreted, operands
         self.lines: list[str] = []
-        self.names: dict[int, str] = {}
+        self.names: dict[Term, str] = {}
         self.variables: dict[str, int] = {}
         self.declared: set[TermFunction] = set()
         self.formats: set[tuple[int, int]] = set()
@@ -183,16 +183,16 @@ class _Writer:
     def define(self, term: Term) -> None:
         """Give a term a name, after those of its operands."""
         name = f"t{len(self.names)}"
-        args = [self.names[id(a)] for a in self.operands(term)]
+        args = [self.names[a] for a in self.operands(term)]
         if term.op == "const":
-            self.names[id(term)] = literal(term.detail, term.width)
+            self.names[term] = literal(term.detail, term.width)
             return
         if term.op == "var":
             self.variables[term.detail] = term.width
             self.lines.append(f"(declare-const {term.detail} {_sort(term.width)})")
-            self.names[id(term)] = term.detail
+            self.names[term] = term.detail
             return
-        self.names[id(term)] = name
+        self.names[term] = name
         if term.op == "apply":
             self.apply(name, term, args)
             return

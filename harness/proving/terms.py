@@ -6,6 +6,7 @@ plain operations on bits are `TermFunction` applications.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import weakref
@@ -59,7 +60,9 @@ class TermFunction:
 
 
 class Term:
-    """A node of a graph of terms. detail: a constant's value, a variable's name, bounds of `extract`, a `TermFunction`.
+    """A node of a graph of terms, equal to itself alone.
+
+    detail: a constant's value, a variable's name, bounds of `extract`, a `TermFunction`.
 
     maybe: a mask of the bits that may be set.
     """
@@ -89,7 +92,7 @@ _known: weakref.WeakValueDictionary[tuple[Any, ...], Term] = weakref.WeakValueDi
 
 
 def _make(op: str, args: tuple[Term, ...], detail: Any, width: int, maybe: int | None = None) -> Term:
-    key = (op, detail, width, *map(id, args))
+    key = (op, detail, width, *args)
     term = _known.get(key)
     if term is None:
         term = Term()
@@ -558,58 +561,74 @@ def apply(function: TermFunction, *args: Term) -> Term:
 
 def ordered(roots: Iterable[Term], operands: Callable[[Term], Sequence[Term]] | None = None) -> Iterator[Term]:
     """All terms below some, each once, operands first. operands: those of a term, in the order in which to go."""
-    seen: set[int] = set()
+    seen: set[Term] = set()
     stack: list[tuple[Term, bool]] = [(r, False) for r in reversed(list(roots))]
     while stack:
         term, done = stack.pop()
         if done:
             yield term
-        elif id(term) not in seen:
-            seen.add(id(term))
+        elif term not in seen:
+            seen.add(term)
             stack.append((term, True))
             stack.extend((a, False) for a in (term.args if operands is None else operands(term)))
 
 
 def evaluate(roots: Iterable[Term], inputs: Mapping[str, int]) -> list[int]:
     """The values of terms on numbers. Raises NotEvaluable for a function that has none."""
-    roots = list(roots)
-    values: dict[int, int] = {}
-    for term in ordered(roots):
-        if term.op == "const":
+    steps, places = _steps(tuple(roots))
+    values: list[int] = []
+    for term, mask, compute, operands in steps:
+        if compute is not None:
+            value = compute(term, tuple([values[k] for k in operands]))
+        elif term.op == "const":
             value = term.detail
         elif term.op == "var":
             value = inputs[term.detail]
-        elif term.op == "apply":
-            if term.detail.numeric is None:
-                raise NotEvaluable(term.detail.name)
-            value = term.detail.numeric(*(values[id(a)] for a in term.args))
+        elif term.detail.numeric is None:
+            raise NotEvaluable(term.detail.name)
         else:
-            value = _NUMERIC[term.op](term, tuple(values[id(a)] for a in term.args))
-        values[id(term)] = value & ones(term.width)
-    return [values[id(r)] for r in roots]
+            value = term.detail.numeric(*[values[k] for k in operands])
+        values.append(value & mask)
+    return [values[k] for k in places]
+
+
+_Step = tuple[Term, int, Callable[[Term, tuple[int, ...]], int] | None, tuple[int, ...]]
+"""A term, the mask of its bits, what computes it if it is an operation, and the places of its operands' values."""
+
+
+@functools.lru_cache(maxsize=4)
+def _steps(roots: tuple[Term, ...]) -> tuple[tuple[_Step, ...], tuple[int, ...]]:
+    """The steps that compute terms, and the places of their values. Kept, because terms are often evaluated on many
+    numbers in turn."""
+    place: dict[Term, int] = {}
+    steps: list[_Step] = []
+    for term in ordered(roots):
+        place[term] = len(steps)
+        steps.append((term, ones(term.width), _NUMERIC.get(term.op), tuple(place[a] for a in term.args)))
+    return tuple(steps), tuple(place[root] for root in roots)
 
 
 COMMUTATIVE = frozenset({"and", "or", "xor", "add", "mul", "eq", "band", "bor"})
 
 
-def digests(roots: Iterable[Term]) -> dict[int, bytes]:
-    """By identity, digests of what terms and those below compute: the same for operands of a sum in either order."""
-    by_identity: dict[int, bytes] = {}
+def digests(roots: Iterable[Term]) -> dict[Term, bytes]:
+    """Digests of what terms and those below compute: the same for operands of a sum in either order."""
+    found: dict[Term, bytes] = {}
     for term in ordered(roots):
-        parts = [by_identity[id(a)] for a in term.args]
+        parts = [found[a] for a in term.args]
         if term.op in COMMUTATIVE:
             parts.sort()
         name = term.detail.name if term.op == "apply" else term.detail
         head = repr((term.op, name, term.width)).encode()
-        by_identity[id(term)] = hashlib.sha256(b"".join([head, *parts])).digest()
-    return by_identity
+        found[term] = hashlib.sha256(b"".join([head, *parts])).digest()
+    return found
 
 
 def digest(roots: Iterable[Term]) -> str:
     """A digest of what terms compute: the same in every process."""
     roots = list(roots)
-    by_identity = digests(roots)
-    return hashlib.sha256(b"".join(by_identity[id(r)] for r in roots)).hexdigest()
+    found = digests(roots)
+    return hashlib.sha256(b"".join(found[r] for r in roots)).hexdigest()
 
 
 def functions(roots: Iterable[Term]) -> set[TermFunction]:
@@ -620,12 +639,12 @@ def functions(roots: Iterable[Term]) -> set[TermFunction]:
 def rebuilt(roots: Iterable[Term], replaced: Callable[[Term, tuple[Term, ...]], Term | None]) -> list[Term]:
     """Terms with some of their parts replaced: `replaced` takes a term and its new operands; None keeps it."""
     roots = list(roots)
-    new_terms: dict[int, Term] = {}
+    new_terms: dict[Term, Term] = {}
     for term in ordered(roots):
-        args = tuple(new_terms[id(a)] for a in term.args)
+        args = tuple(new_terms[a] for a in term.args)
         new = replaced(term, args)
-        new_terms[id(term)] = new if new is not None else _again(term, args)
-    return [new_terms[id(r)] for r in roots]
+        new_terms[term] = new if new is not None else _again(term, args)
+    return [new_terms[r] for r in roots]
 
 
 _BUILD: dict[str, Callable[..., Term]] = {

@@ -29,7 +29,7 @@ _SECONDS = 120.0
 _WORD = struct.Struct("<QQ")
 _MEANING = (1 << 64) - 1 - (0x1FFFFF << 41)  # in the upper half: all but the control code
 _PLACES = re.compile(
-    r"((?:@!?U?P\w+\s+)?(?:BRA(?:\.U)?|BSSY(?:\.\w+)*|CALL\.REL\.NOINC|RET\.REL\.NODEC|WARPSYNC\.COLLECTIVE)"
+    r"((?:@!?U?P\w+\s+)?(?:BRA(?:\.U(?:\.ANY)?)?|BSSY(?:\.\w+)*|CALL\.REL\.NOINC|RET\.REL\.NODEC|WARPSYNC\.COLLECTIVE)"
     r"\s[^;`]*?)(0x[0-9a-f]+)(\s*;)"
 )
 """Instructions whose last operand is a place, encoded as the distance from their own. In raw code it is a number."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from docs import distances, generate
-from ptxdiff.cli import VERBS
+from ptxdiff.cli import VERBS, conformance
 from ptxdiff.lint.rules import rules
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -109,7 +109,12 @@ def test_the_catalogue_has_every_case_file():
     assert [p.stem for p in (ROOT / "cases").glob("[!_]*.py") if f"`{p.stem}`" not in page] == []
 
 
-def test_a_case_with_approximate_instructions_has_a_plot_of_their_errors(tmp_path):
+def test_a_case_with_approximate_instructions_has_a_plot_of_their_errors(tmp_path, monkeypatch):
+    """One plot is drawn here; building the site draws all of them."""
+    drawn = conformance.write
+    monkeypatch.setattr(
+        conformance, "write", lambda path, forms: drawn(path, forms) if "rcp" in path.name else path.touch()
+    )
     generate.write_plots(tmp_path)
     page = generate.catalogue()
     shown = set(re.findall(r"errors/(\w+)\.svg", page))

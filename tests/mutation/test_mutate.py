@@ -250,6 +250,7 @@ def test_json_is_one_object_a_line(weak, capsys):
 
 def test_many_mutants_of_a_reference_are_announced_with_the_ways_to_have_fewer(weak, capsys, monkeypatch):
     words = ["mutate", str(weak), "--variant", "asm", "--only", "reference", "--inputs", "4", "--bits", "4"]
+    words += ["--seconds", "1"]
     main([*words, "--most", "1"])
     assert "mutants, its own" not in capsys.readouterr().err
     monkeypatch.setattr("ptxdiff.cli.mutate.MANY", 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,7 @@ from ptxdiff.sass import matrices
 from ptxdiff.sass.text import Unsupported
 from ptxdiff.triton.targets import probe
 from tests.support.sampling import paired
+from tests.support.sass.ahead import read_together
 
 THREADS = 64
 KERNEL = """
@@ -45,18 +48,39 @@ BODIES = {
 }  # fmt: skip
 
 
+PAIRS = paired(BODIES, ["sm_80", "sm_90a", "sm_100a"], 3)
+
+
+def written(name: str, target: str) -> str:
+    """The kernel with a body."""
+    return KERNEL.replace("{body}", BODIES[name]).format(target=target)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _read_together() -> Iterator[None]:
+    kernels = [(written(*pair.values), None) for pair in PAIRS if not pair.marks]
+    with pytest.MonkeyPatch.context() as patch:
+        for name, product in SMALL.items():
+            patch.setitem(BODIES, name, LOADED.format("") + product)
+            kernels.append((written(name, "sm_120a"), None))
+    for target in ("sm_80", "sm_100a"):
+        kernels += [(COPY.replace("sm_80", target), level) for level in (0, 3)]
+        kernels += [(sized(target, size), level) for size, level in SIZES]
+    with read_together(kernels):
+        yield
+
+
 def run(name: str, target: str, level: str) -> np.ndarray:
     """What the threads store."""
     if not probe()[target].available:
         pytest.skip(f"no ptxas for {target}")
     x = np.random.default_rng(3).standard_normal(8 * THREADS).astype(np.float16)
     y = np.zeros(4 * THREADS, np.uint32)
-    text = KERNEL.replace("{body}", BODIES[name]).format(target=target)
-    run_ptx(text, 1, THREADS, x, y, level=level)
+    run_ptx(written(name, target), 1, THREADS, x, y, level=level)
     return y
 
 
-@pytest.mark.parametrize(("name", "target"), paired(BODIES, ["sm_80", "sm_90a", "sm_100a"], 3))
+@pytest.mark.parametrize(("name", "target"), PAIRS)
 def test_machine_code_gives_the_bits_of_the_ptx(name: str, target: str) -> None:
     wanted = run(name, target, "ptx")
     assert len(np.unique(wanted)) > 8
@@ -134,21 +158,29 @@ def test_a_copy_fills_with_zeros_where_its_size_is_0(target: str, level: int) ->
     np.testing.assert_array_equal(found.reshape(32, 4), rows)
 
 
+SIZES = [(4, 3), (8, 0), (16, 0), (16, 3)]
+"""Bytes that a copy writes, and ptxas's level."""
+
+
+def sized(target: str, size: int) -> str:
+    """The kernel whose threads copy another number of bytes each."""
+    return COPY.replace("sm_80", target).replace(
+        "cp.async.cg.shared.global [%r1], [%d0], 16, %r5;",
+        f"rem.u32 %r5, %r0, {size + 1}; cp.async.ca.shared.global [%r1], [%d0], {size}, %r5;",
+    )
+
+
 @pytest.mark.parametrize("target", ["sm_80", "sm_100a"])
-@pytest.mark.parametrize(("size", "level"), [(4, 3), (8, 0), (16, 0), (16, 3)])
+@pytest.mark.parametrize(("size", "level"), SIZES)
 def test_a_copy_fills_with_zeros_from_its_size_on(target: str, size: int, level: int) -> None:
     """The size of each thread is another one. What lies behind the last byte that is copied is not read."""
     if not probe()[target].available:
         pytest.skip(f"no ptxas for {target}")
-    text = COPY.replace("sm_80", target).replace(
-        "cp.async.cg.shared.global [%r1], [%d0], 16, %r5;",
-        f"rem.u32 %r5, %r0, {size + 1}; cp.async.ca.shared.global [%r1], [%d0], {size}, %r5;",
-    )
     sizes = np.arange(32) % (size + 1)
     values, found = np.arange(1, 129, dtype=np.uint32) * 0x01010101, np.zeros(128, np.uint32)
     rows = np.full((32, 16), 0xFF, np.uint8)
     rows[:, :size] = values.view(np.uint8).reshape(32, 16)[:, :size]
     rows[:, :size][np.arange(size) >= sizes[:, None]] = 0
     held = values.view(np.uint8)[: 31 * 16 + sizes[31]].copy()
-    run_ptx(text, 1, 32, held, found, level="sass", opt=level)
+    run_ptx(sized(target, size), 1, 32, held, found, level="sass", opt=level)
     np.testing.assert_array_equal(found.view(np.uint8).reshape(32, 16), rows)

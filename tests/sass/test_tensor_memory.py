@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,7 @@ from ptxdiff.sass import tensor_memory
 from ptxdiff.sass.text import MachineFault, Unsupported
 from ptxdiff.triton.targets import probe
 from tests.support.emulator import tensor_memory_text as tm
+from tests.support.sass.ahead import read_together
 from tests.support.sass.assembly import run
 
 SHAPES = [("32x32b", 1), ("32x32b", 16), ("16x64b", 4), ("16x128b", 2), ("16x256b", 2), ("16x32bx2", 4)]
@@ -39,6 +42,23 @@ def moved(shape: str, num: int, packed: bool, stores: bool = True) -> str:
     return tm.text(body + tm.stored(count, 100), columns=32)
 
 
+MISTAKES = {
+    ("[%own+1]", "[%own+-8]"): "not allocated",
+    ("[%own+1]", "[%own+40]"): "above 511",
+    ("[%own+1]", "[%base+1]"): "lanes of tensor memory that are not its own",
+    ("%base, 32;", "%base, 64;"): "trap",  # ptxas compares with what it noted at the allocation
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _read_together() -> Iterator[None]:
+    changed = moved("32x32b", 4, False)
+    plain = [moved(shape, num, packed) for shape, num in SHAPES for packed in (False, True)]
+    kernels = [*plain, *(changed.replace(*change) for change in MISTAKES), moved("16x256b", 2, False, stores=False)]
+    with read_together((kernel, 3) for kernel in kernels):
+        yield
+
+
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize(("shape", "num"), SHAPES)
 def test_loads_and_stores_give_the_bits_of_the_ptx(shape: str, num: int, packed: bool) -> None:
@@ -63,12 +83,7 @@ def test_cells_that_nobody_wrote_are_undefined() -> None:
         ran(tm.text(body + tm.stored(1), columns=32), 1, level="sass", opt=3)
 
 
-@pytest.mark.parametrize(("change", "words"), [
-    (("[%own+1]", "[%own+-8]"), "not allocated"),
-        (("[%own+1]", "[%own+40]"), "above 511"),
-    (("[%own+1]", "[%base+1]"), "lanes of tensor memory that are not its own"),
-    (("%base, 32;", "%base, 64;"), "trap"),  # ptxas compares with what it noted at the allocation
-])  # fmt: skip
+@pytest.mark.parametrize(("change", "words"), MISTAKES.items())
 def test_mistakes_are_found(change: tuple[str, str], words: str) -> None:
     kernel = moved("32x32b", 4, False)
     assert change[0] in kernel

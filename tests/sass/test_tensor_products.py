@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,10 +27,32 @@ from tests.support.emulator.tensor_products import (
     scaled_reference,
     scales,
 )
+from tests.support.sass.ahead import read_together
 from tests.support.sass.assembly import run
 
 TARGET = "sm_100a"
 DENSE = [p for p in PRODUCTS if not p.ws]
+WITHOUT_OPTIMISATION = [*DENSE[:10:3], *SCALED[1::3]]
+
+
+def with_blocks(kernel: str) -> str:
+    """In the version of PTX that has .block32."""
+    return kernel.replace(".version 8.7", ".version 8.8")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _read_together() -> Iterator[None]:
+    kernels: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tm, "run", lambda kernel, data, out, *more: kernels.append(with_blocks(kernel)) or out)
+        for product in (*DENSE[::3], *SCALED[::3], *WITHOUT_OPTIMISATION):
+            ran(product, *operands(product)[0], enable=1)
+    both = [with_blocks(copying(shape)) for shape in COPIES]
+    with read_together([
+        *((k, 3) for k in [*kernels[: -len(WITHOUT_OPTIMISATION)], *both]),
+        *((k, 0) for k in [*kernels[-len(WITHOUT_OPTIMISATION) :], *both]),
+    ]):  # fmt: skip
+        yield
 
 
 @pytest.fixture
@@ -40,8 +62,7 @@ def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> in
         pytest.skip(f"no ptxas for {TARGET}")
 
     def as_machine_code(kernel: str, data: np.ndarray, out: np.ndarray, shared: int = 65536) -> np.ndarray:
-        kernel = kernel.replace(".version 8.7", ".version 8.8")  # which has .block32
-        run_ptx(kernel, 1, 128, data, out, level="sass", opt=request.param, shared=shared)
+        run_ptx(with_blocks(kernel), 1, 128, data, out, level="sass", opt=request.param, shared=shared)
         return out
 
     monkeypatch.setattr(tm, "run", as_machine_code)
@@ -59,14 +80,20 @@ def sampled(products: Sequence[Product]) -> list[Any]:
 
 def multiplied(product: Product, **options: object) -> tuple[np.ndarray, np.ndarray]:
     """What the machine code gives, and what the reference does."""
+    (a, b, cells), reference = operands(product)
+    return ran(product, a, b, cells, enable=1, **options), reference()
+
+
+def operands(product: Product) -> tuple[tuple[Any, ...], Callable[[], np.ndarray]]:
+    """Two matrices and the cells of tensor memory, and what computes the reference's cells."""
     a, b = drawn(product, 1)
     c, cells = accumulator(product, 2, 64 if product.n > 16 else 32)
     if not product.scale:
-        return ran(product, a, b, cells, enable=1, **options), expected(product, a, b, c)
+        return (a, b, cells), lambda: expected(product, a, b, c)
     x, y = scales(product, 12)
     put(cells, SCALE_A, x, product.parts[0])
     put(cells, SCALE_B, y, product.parts[1])
-    return ran(product, a, b, cells, enable=1, **options), scaled_reference(product, a, b, x, y, c)
+    return (a, b, cells), lambda: scaled_reference(product, a, b, x, y, c)
 
 
 @pytest.mark.parametrize("level", [3], indirect=True)
@@ -76,7 +103,7 @@ def test_products_give_the_bits_of_the_references(product: Product, level: int) 
 
 
 @pytest.mark.parametrize("level", [0], indirect=True)
-@pytest.mark.parametrize("product", [*DENSE[:10:3], *SCALED[1::3]], ids=name)
+@pytest.mark.parametrize("product", WITHOUT_OPTIMISATION, ids=name)
 def test_products_without_optimisation(product: Product, level: int) -> None:
     np.testing.assert_array_equal(*multiplied(product))
 
@@ -140,9 +167,8 @@ COPIES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("shape", COPIES)
-@pytest.mark.parametrize("level", [0, 3], indirect=True)
-def test_copies_give_the_bits_of_the_ptx(shape: str, level: int) -> None:
+def copying(shape: str) -> str:
+    """A kernel that copies from shared memory to tensor memory, and stores what is there then."""
     code = tensor_products.copies.operands.MatrixDescriptor(
         tm.BASE + tm.DATA, 128, 256, tensor_products.copies.operands.SWIZZLES[0]
     ).code
@@ -151,7 +177,13 @@ def test_copies_give_the_bits_of_the_ptx(shape: str, level: int) -> None:
     read = f"  tcgen05.ld.sync.aligned.32x32b.x16.b32 {tm.registers(10, 16)}, [%own];\n"
     waits = "  tcgen05.wait::{};\n  bar.sync 0;\n"
     body = fill + waits.format("st.sync.aligned") + copy + read + waits.format("ld.sync.aligned") + tm.stored(16)
-    kernel = tm.text(body, 2048)
+    return tm.text(body, 2048)
+
+
+@pytest.mark.parametrize("shape", COPIES)
+@pytest.mark.parametrize("level", [0, 3], indirect=True)
+def test_copies_give_the_bits_of_the_ptx(shape: str, level: int) -> None:
+    kernel = copying(shape)
     data = np.random.default_rng(3).integers(0, 1 << 32, 2048, np.uint32)
     wanted, got = (np.zeros(2048, np.uint32) for _ in range(2))
     run_ptx(kernel, 1, 128, data, wanted, shared=16384)

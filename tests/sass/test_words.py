@@ -14,8 +14,10 @@ from ptxdiff.model.targets import capability
 from ptxdiff.sass import words
 from ptxdiff.sass.cubin import MachineCode, disassembled, machine_codes
 from ptxdiff.sass.words import WordDecoder
+from ptxdiff.triton.assemble import cubin_of
 from ptxdiff.triton.targets import assembler as bundled
 from ptxdiff.triton.targets import tool
+from tests.support.emulator import tensor_memory_text
 
 
 def _cubins(target: str) -> list[bytes]:
@@ -43,12 +45,24 @@ def test_words_and_whole_cubins_have_the_same_instructions(target: str, monkeypa
     decoder = WordDecoder(target, tool("nvdisasm"))
     monkeypatch.setattr(words, "disassembled", lambda *_, **__: pytest.fail("the whole cubin was disassembled"))
     found = [*decoder.codes(cubins), *decoder.codes(cubins)]  # first learnt, then known
-    for cubin, codes in zip([*cubins, *cubins], found, strict=True):
-        whole = machine_codes(cubin, disassembled(cubin, tool("nvdisasm"), keep=False))
+    read = [machine_codes(cubin, disassembled(cubin, tool("nvdisasm"), keep=False)) for cubin in cubins]
+    for whole, codes in zip([*read, *read], found, strict=True):
         assert set(codes) == set(whole)
         for name, code in whole.items():
             assert _meaning(codes[name]) == _meaning(code)
             assert replace(codes[name], function=code.function) == code
+
+
+def test_a_jump_where_any_lane_jumps_has_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    if said := create("sass").unavailable("sm_100a"):
+        pytest.skip(said)
+    text = tensor_memory_text.text(tensor_memory_text.waited(), 32)
+    cubin = cubin_of(text, bundled("sm_100a").path, 0, contracts=True)
+    whole = machine_codes(cubin, disassembled(cubin, tool("nvdisasm"), keep=False))["k"]
+    assert any("BRA.U.ANY" in i.text for i in whole.function.instructions)
+    monkeypatch.setattr(words, "disassembled", lambda *_, **__: pytest.fail("the whole cubin was disassembled"))
+    (codes,) = WordDecoder("sm_100a", tool("nvdisasm")).codes([cubin])
+    assert _meaning(codes["k"]) == _meaning(whole)
 
 
 def test_a_place_that_is_named_in_another_way_is_read_with_the_whole_cubin(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -399,14 +399,15 @@ def _users_sources(wrapped: int = 0) -> list[str]:
     frame: FrameType | None = sys._getframe(3 + wrapped)  # below this module's functions
     innermost = True
     while frame is not None:
-        kind, path = _kind(frame.f_code.co_filename)
+        code = frame.f_code  # asked once: it is an event of the hook, too
+        kind, path = _kind(code.co_filename)
         if kind is _OURS:
             break
-        if kind is _LIBRARY and frame.f_code.co_name == "<module>":
+        if kind is _LIBRARY and code.co_name == "<module>":
             break  # an installed package is being imported: its version covers that
         if kind is _USER:
             sources[path] = None
-        elif kind is _IMPORTING and innermost and frame.f_code.co_name == "_fill_cache":
+        elif kind is _IMPORTING and innermost and code.co_name == "_fill_cache":
             return []  # the import system lists the folders of `sys.path`
         innermost = False
         frame = frame.f_back
