@@ -150,6 +150,8 @@ class Buffer:
         self.defined = defined
         self.base = 0
         self.owners: list[Array] = []
+        self.changed = True
+        """Whether a launch may have stored to it."""
         self.reset()
 
     def reset(self) -> None:
@@ -185,7 +187,7 @@ class Buffer:
 
     def save(self) -> None:
         """Copy the bytes that the kernel wrote back to the array."""
-        if self.writable:
+        if self.writable and self.changed:
             self.array.reshape(-1).view(np.uint8)[:] = self.bytes[self.residue : self.residue + self.size]
 
 
