@@ -45,7 +45,7 @@ class TooLargeForCode(Exception):
 
 
 @dataclass(frozen=True)
-class Shape:
+class CodeShape:
     """What code is made for, beside the steps. block: threads along x, y and z. unit: bytes of a mark.
 
     own: whether threads may load bytes of a buffer in which there are stores, where these are the thread's own.
@@ -62,7 +62,7 @@ class Shape:
         return x * y * z
 
 
-def text(program: Program, of: Independent, shape: Shape, parameters: dict[tuple[str, int, int], int]) -> str:
+def text(program: Program, of: Independent, shape: CodeShape, parameters: dict[tuple[str, int, int], int]) -> str:
     """The function SYMBOL(table, parameters, state, blocks) of int64 arrays, for `machinecode.load`.
 
     parameters: by name, offset and bytes, the entry of the second array; it is filled here. Raises Untranslatable and
@@ -99,7 +99,7 @@ class _Kernel:
     """A function under construction."""
 
     def __init__(
-        self, program: Program, of: Independent, shape: Shape, parameters: dict[tuple[str, int, int], int]
+        self, program: Program, of: Independent, shape: CodeShape, parameters: dict[tuple[str, int, int], int]
     ) -> None:
         self.program, self.of, self.shape, self.parameters = program, of, shape, parameters
         self.module = ir.Module()

@@ -162,12 +162,12 @@ def _table(buffers: list[Buffer], stored: list[Array], loaded: list[Array] | Non
 
 def _code(grid: KernelGrid, made: _Made, own: bool) -> tuple[Any, dict[tuple[str, int, int], int]] | None:
     """The machine code for a launch, made at the first one of its shape; None: there is none."""
-    from ptxdiff.emulator.kernel.compiled.code import Shape, TooLargeForCode, text
+    from ptxdiff.emulator.kernel.compiled.code import CodeShape, TooLargeForCode, text
     from ptxdiff.emulator.numeric.translation import machinecode
     from ptxdiff.emulator.numeric.translation.source import Untranslatable
 
     assert made.of is not None
-    shape = Shape(grid.block, grid.unit("global"), own)
+    shape = CodeShape(grid.block, grid.unit("global"), own)
     with _lock:
         if shape not in made.code:
             started = time.monotonic()
