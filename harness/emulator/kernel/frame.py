@@ -142,7 +142,7 @@ class KernelFrame(MemoryFrame):
             return lanes, []
         address = (value if lanes is self.every else value[lanes]).astype(np.int64) + access.displacement
         size = access.size
-        if size > 1 and (address & (size - 1)).any():
+        if size > 1 and int(np.bitwise_or.reduce(address)) & (size - 1):
             at = int(np.flatnonzero(address & (size - 1))[0])
             message = f"misaligned access of {size} bytes at {self._where(access, int(address[at]))}"
             raise self.fault(MemoryFault, step, f"{message}, by {self.who(int(lanes[at]))}")
@@ -164,9 +164,8 @@ class KernelFrame(MemoryFrame):
         return self.grid.memory.describe(address, access.size)
 
     def _bounded(self, step: Step, access: Access, offset: Array, limit: int, space: str, lanes: Array) -> None:
-        outside = (offset < 0) | (offset + access.size > limit)
-        if outside.any():
-            at = int(np.flatnonzero(outside)[0])
+        if len(offset) and (int(offset.min()) < 0 or int(offset.max()) > limit - access.size):
+            at = int(np.flatnonzero((offset < 0) | (offset + access.size > limit))[0])
             text = f"{access.size} bytes at offset {int(offset[at])} lie outside the {limit} bytes of {space} memory"
             raise self.fault(MemoryFault, step, f"{text}, accessed by {self.who(int(lanes[at]))}")
 
@@ -519,14 +518,14 @@ class KernelFrame(MemoryFrame):
         if step.kind == "st" and is_strong(self, step):
             self._check_update(step, access, lanes, place)
             return
-        changes = changed(access, place, values)
         if isinstance(region, Shared):
             landing = step.kind == "cp_async"
-            bad = region.note_write(place.offsets, access.size, lanes, changes, landing=landing)
-            if bad.any():
+            every = np.ones(len(lanes), np.bool_)  # which lanes change bytes is asked for those that race alone
+            bad = region.note_write(place.offsets, access.size, lanes, every, landing=landing)
+            if bad.any() and (bad := bad & changed(access, place, values)).any():
                 at = int(np.flatnonzero(bad)[0])
                 offset = int(place.offsets[at]) % region.size
                 text = f"race: {self.who(int(lanes[at]))} overwrites shared memory at offset {offset}, which another"
                 raise self.fault(MemoryFault, step, f"{text} thread read or wrote, and no barrier lies between")
         elif isinstance(region, Buffer):
-            note_write(self, step, access, lanes, place, region, changes)
+            note_write(self, step, access, lanes, place, region, changed(access, place, values))

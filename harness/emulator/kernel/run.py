@@ -20,6 +20,7 @@ from ptxdiff.emulator.independence import refuse_to_judge
 from ptxdiff.emulator.kernel.async_copy.tensor_maps import HostMap
 from ptxdiff.emulator.kernel.block_orders import ONE_FRAME, RESIDENT, TOGETHER, BlockOrder, orders, take_turns, waits
 from ptxdiff.emulator.kernel.cluster.blocks import frame_of
+from ptxdiff.emulator.kernel.compiled import launch
 from ptxdiff.emulator.kernel.grid import KernelGrid
 from ptxdiff.emulator.kernel.kernel import Kernel
 from ptxdiff.emulator.kernel.load import load_kernel
@@ -258,6 +259,8 @@ def _run_grid(grid: KernelGrid, *, in_forks: bool) -> Executed:
     """
     total = math.prod(grid.sizes)
     grid.deadline.begin(total, "blocks")
+    if launch.ran(grid):
+        return _executed(grid, total)
     lanes = lanes_together(LANES, len(grid.program.registers), len(grid.program.steps))
     together = max(1, lanes // grid.threads)
     if grid.launches is None and any(s.facts.product for s in grid.program.steps):
@@ -285,9 +288,12 @@ def _run_grid(grid: KernelGrid, *, in_forks: bool) -> Executed:
             _run_in_forks(grid, each, together, total)
         else:
             for_each(lambda first: _run_blocks(grid, first, min(together, total - first)), each, workers)
-    return Executed(
-        grid.instructions, total, grid.threads, grid.memory.buffers[0].bytes[: len(grid.kernel.variables)].tobytes()
-    )
+    return _executed(grid, total)
+
+
+def _executed(grid: KernelGrid, blocks: int) -> Executed:
+    variables = grid.memory.buffers[0].bytes[: len(grid.kernel.variables)].tobytes()
+    return Executed(grid.instructions, blocks, grid.threads, variables)
 
 
 def _forks_pay(grid: KernelGrid, total: int) -> bool:

@@ -150,6 +150,8 @@ class Buffer:
         self.defined = defined
         self.base = 0
         self.owners: list[Array] = []
+        self.changed = True
+        """Whether a launch may have stored to it."""
         self.reset()
 
     def reset(self) -> None:
@@ -185,7 +187,7 @@ class Buffer:
 
     def save(self) -> None:
         """Copy the bytes that the kernel wrote back to the array."""
-        if self.writable:
+        if self.writable and self.changed:
             self.array.reshape(-1).view(np.uint8)[:] = self.bytes[self.residue : self.residue + self.size]
 
 
@@ -384,10 +386,10 @@ class AccessTable:
     def _slots_for(self, kind: int, offsets: Array, count: int) -> int:
         """The most slots that accesses of `count` units may take."""
         per = races.CHUNK // self.unit
-        chunks = offsets // races.CHUNK
         recorded = 0 if kind in (races.PLAIN_WRITE, races.LANDING) else len(offsets)
         if not recorded and count >= per:
             return 0
+        chunks = offsets // races.CHUNK
         if count > per:
             chunks = chunks[:, None] + np.arange(count // per)
         parted = self._split[chunks] != 0
@@ -416,6 +418,11 @@ class AccessTable:
     def rows_of(self, units: Array) -> Array:
         """The rows of `accesses` of some units."""
         per = races.CHUNK // self.unit
+        if units.ndim == 2 and units.shape[1] == per > 1:  # those of whole chunks, as accesses are aligned
+            chunks = units[:, 0] // per
+            if not self._split[chunks].any():
+                whole: Array = np.broadcast_to(self.accesses[chunks][:, None], (*units.shape, races.FIELDS))
+                return whole
         chunks = units // per
         found: Array = self.accesses[np.where(self._split[chunks] != 0, self._parts[chunks] + units % per, chunks)]
         return found
