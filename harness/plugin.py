@@ -383,14 +383,14 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Note the state of each case before any runs, and spare a run of cases alone what only tests need."""
+    """Have the state of each case noted before any runs, and spare a run of cases alone what only tests need."""
     if "ptxdiff.running.collection" in sys.modules:
-        from ptxdiff.running.carry_over import note_states
+        from ptxdiff.running.carry_over import note_states_in_time
         from ptxdiff.running.collection import go_on_without_broken, spare
 
         go_on_without_broken(session)
         if not session.config.option.collectonly:
-            note_states(session.items)
+            note_states_in_time(session)
         spare(session)
 
 

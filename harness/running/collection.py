@@ -417,6 +417,7 @@ class VariantItem(OwnWords, pytest.Item):
 
     def _run(self) -> ItemResults:
         """Run the item, and store results that a later run may reuse."""
+        carry_over.note_states()
         backend = backend_of(self.config, self.item.backend)
         effort = self.config.option.ptx_effort
         replay = self._replay(self.item.loaded.case)
