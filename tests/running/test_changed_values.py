@@ -78,12 +78,13 @@ def test_a_global_that_changes_behind_a_reused_result(runs):
     assert not first["a"].get("notes")
 
 
-@pytest.mark.parametrize("hook", ["pytest_runtest_setup(item)", "pytest_runtest_protocol(item)", "pytest_runtestloop()"])
+HOOKS = ("pytest_runtest_setup(item)", "pytest_runtest_protocol(item)", "pytest_runtestloop()")
+
+
+@pytest.mark.parametrize("hook", HOOKS)
 def test_a_hook_changes_a_global_before_the_first_item_runs(runs, pytester, hook):
-    (pytester.path / "conftest.py").write_text(
-        f"import changed_helper\ndef {hook}:\n    changed_helper.MASK = 7\n"
-    )
-    done, first = runs(a=case())
+    (pytester.path / "conftest.py").write_text(f"import changed_helper\ndef {hook}:\n    changed_helper.MASK = 7\n")
+    _, first = runs(a=case())
     assert "another case or a plugin" in str(first["a"]["notes"])
     assert first["a"]["verdict"] == "fail"
 
