@@ -329,6 +329,9 @@ def _begin_with_cases(path: Path, config: pytest.Config) -> None:
         require("torch", "triton", "numba", "llvmlite", purpose="running cases")
     except MissingPackage as e:
         raise pytest.UsageError(f"{path.name}: {e}") from None
+    from ptxdiff.processes.footprint import pause_collections
+
+    pause_collections()
     _add_recorder(config)
 
 
@@ -369,7 +372,7 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Iterator[None]:
-    """Name the nearest cases and variants for an address that is not found."""
+    """Name the nearest cases and variants for an address that is not found, and end what collection alone needs."""
     try:
         return (yield)
     except pytest.UsageError:
@@ -380,17 +383,22 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
         if misnamed.addresses(session, lambda path: _is_test_file(path, session.config)):
             return None
         raise
+    finally:
+        if "ptxdiff.processes.footprint" in sys.modules:
+            from ptxdiff.processes.footprint import resume_collections
+
+            resume_collections()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Note the state of each case before any runs, and spare a run of cases alone what only tests need."""
+    """Have the state of each case noted before any runs, and spare a run of cases alone what only tests need."""
     if "ptxdiff.running.collection" in sys.modules:
-        from ptxdiff.running.carry_over import note_states
+        from ptxdiff.running.carry_over import note_states_in_time
         from ptxdiff.running.collection import go_on_without_broken, spare
 
         go_on_without_broken(session)
         if not session.config.option.collectonly:
-            note_states(session.items)
+            note_states_in_time(session)
         spare(session)
 
 

@@ -6,10 +6,11 @@ import functools
 import json
 import re
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.metadata import version
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -173,7 +174,8 @@ class CasePage:
     @cached_property
     def asm(self) -> dict[str, list[SourceListing]]:
         """What the author of each variant wrote."""
-        return {row.variant: _asm(row.info) for row in self.rows if row.info and row.info.texts}
+        infos = {row.variant: row.info for row in self.rows if row.info and row.info.texts}
+        return dict(zip(infos, _asms(list(infos.values()), self.kept), strict=True))
 
     @cached_property
     def code(self) -> list[Code]:
@@ -250,9 +252,12 @@ def histograms(rows: Sequence[Row]) -> list[Histogram]:
         by_backend: dict[str, dict[str, Counter[str]]] = {}
         for r in row.results:
             if r.ulps:
-                kinds = by_backend.setdefault(r.key.backend, {k: Counter() for k in (PASSES, UNCHECKED, FAILS)})
+                if r.key.backend not in by_backend:
+                    by_backend[r.key.backend] = {k: Counter() for k in (PASSES, UNCHECKED, FAILS)}
+                kinds = by_backend[r.key.backend]
                 for kind, counts in by_finding(r, bound).items():
-                    kinds[kind].update(counts)
+                    if counts:
+                        kinds[kind].update(counts)
         for backend, kinds in by_backend.items():
             if any(distance(label) for counts in kinds.values() for label in counts):
                 total = sum(sum(counts.values()) for counts in kinds.values())
@@ -358,12 +363,13 @@ def _ends(label: str) -> tuple[float, float]:
 def _classes(results: Sequence[Result]) -> list[tuple[str, str, Mapping[str, int], int]]:
     """Failing codes by variant and backend: their classes, and how many codes were compared."""
     totals: Counter[tuple[str, str]] = Counter()
-    classes: dict[tuple[str, str], Counter[str]] = {}
+    classes: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for r in results:
         if r.total:
             where = (r.key.variant, r.key.backend)
             totals[where] += r.total
-            classes.setdefault(where, Counter()).update(r.classes)
+            if r.classes:
+                classes[where].update(r.classes)
     return [(v, b, dict(classes[v, b].most_common()), n) for (v, b), n in totals.items()]
 
 
@@ -390,12 +396,25 @@ def _worst(results: Sequence[Result]) -> list[tuple[str, Result, Offender]]:
     return sorted(chosen, key=lambda w: variants.index(w[0]))
 
 
-def _asm(info: VariantInfo) -> list[SourceListing]:
-    if info.kind != "asm":
-        return [SourceListing("", "", _lines(text, "python")) for text in info.texts.values()]
+def _asms(infos: Sequence[VariantInfo], kept: Keeper | None) -> list[list[SourceListing]]:
+    """What the author of each variant wrote, coloured. It is stored under its texts for the next page."""
+    languages: list[Language] = ["ptx" if info.kind == "asm" else "python" for info in infos]
+    written = [(language, list(info.texts.values())) for language, info in zip(languages, infos, strict=True)]
+    parts = b"asm", _code(), json.dumps(written).encode()
+    known = kept.get(*parts) if kept is not None else None
+    if known is None:
+        known = json.dumps([[_lines(text, language) for text in texts] for language, texts in written]).encode()
+        if kept is not None:
+            kept.put(known, *parts)
     return [
-        SourceListing(pack, info.constraints.get(pack, ""), _lines(text, "ptx")) for pack, text in info.texts.items()
+        [SourceListing(*_form(info, pack), lines) for pack, lines in zip(info.texts, listings, strict=True)]
+        for info, listings in zip(infos, json.loads(known), strict=True)
     ]
+
+
+def _form(info: VariantInfo, pack: str) -> tuple[str, str]:
+    """The pack and the constraints of asm; of other code, which has neither, empty texts."""
+    return (pack, info.constraints.get(pack, "")) if info.kind == "asm" else ("", "")
 
 
 def _lines(text: str, language: Language) -> list[tuple[Span, ...]]:
@@ -430,8 +449,9 @@ def _became(ptx: str, sass: str) -> tuple[Any, ...] | None:
 
 @functools.cache
 def _code() -> bytes:
-    """The text of all that decides what `_became` gives."""
-    return b"".join(Path(str(sys.modules[f.__module__].__file__)).read_bytes() for f in (_became, listing))
+    """The text of all that decides what `_became` and `_lines` give."""
+    text = b"".join(Path(str(sys.modules[f.__module__].__file__)).read_bytes() for f in (_became, listing))
+    return text + f"Pygments {version('Pygments')}".encode()
 
 
 def _machine_runs(view: View, results: Sequence[Result]) -> list[MachineRun]:

@@ -327,7 +327,7 @@ class HistoryBuilder:
         self.newest: RunRecords | None = None
         self._history = History()
         self._items: dict[Item, ItemFacts] = {}
-        self._known: dict[Item, list[tuple[str, RunFacts]]] = {}  # the nights whose bits of an item were new
+        self._known: dict[Item, list[RunFacts]] = {}  # the nights whose bits of an item were new
         self._seen: set[Item] = set()
         self._last: dict[Item, int] = {}  # the newest run that had it
         self._ran: dict[tuple[str, ...], set[Item]] = {}  # in the last run with the same selection
@@ -398,14 +398,14 @@ class HistoryBuilder:
     def _moved_bits(self, added: RunFacts) -> dict[Item, list[tuple[BitsOf, int]]]:
         """Results whose bits differ from the last run on the same inputs, each with the first block that differs."""
         moved: dict[Item, list[tuple[BitsOf, int]]] = defaultdict(list)
-        for item, digest in added.digests.items():
+        for item in added.digests:
             earlier = self._known.setdefault(item, [])
-            if earlier and earlier[-1][0] == digest:
+            if earlier and earlier[-1].digests[item] == added.digests[item]:
                 continue
             last: dict[Key, BitsOf] = {}
-            for _, night in earlier:
+            for night in earlier:
                 last.update((bits[0], bits) for bits in night.load().get(item, ()))
-            earlier.append((digest, added))
+            earlier.append(added)
             if not last:
                 continue
             for bits in added.load().get(item, ()):

@@ -128,8 +128,8 @@ def page(found: View, past: History, book: Markup | None, cache: Path | None = N
             wrong_first=found.wrong[:WRONG_FIRST],
             history=past,
             changes_first=past.standing[:CHANGES_FIRST],
-            not_run=reasons(found.records.results, ["not run"]),
-            unsupported=reasons(found.records.results, ["unsupported"]),
+            not_run=reasons(found.by_state.get("not run", ()), ["not run"]),
+            unsupported=reasons(found.by_state.get("unsupported", ()), ["unsupported"]),
             cases=cases,
             timed=any(timed.values()) or any(in_registers.values()),
             mutations=found.records.mutations,
@@ -437,7 +437,9 @@ class _Asset(Markup):
 
 def _shown(value: Any) -> Any:
     """The value that a template prints: in texts of records, escaped or not, invisible characters become visible."""
-    return type(value)(visible(value)) if type(value) in (str, Markup) else value
+    if type(value) not in (str, Markup) or (text := visible(value)) == value:
+        return value
+    return type(value)(text)
 
 
 def _si(value: float) -> str:

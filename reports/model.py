@@ -333,13 +333,23 @@ class View:
     rows: list[Row]
 
     @cached_property
+    def by_state(self) -> dict[str, list[Result]]:
+        """The results in each state, in their order."""
+        results: dict[str, list[Result]] = defaultdict(list)
+        for r in self.records.results:
+            results[state_of(r)].append(r)
+        return dict(results)
+
+    @cached_property
     def counts(self) -> Counter[str]:
-        """Results by state."""
-        return Counter(map(state_of, self.records.results))
+        """The number of results in each state."""
+        return Counter({state: len(results) for state, results in self.by_state.items()})
 
     @cached_property
     def failures(self) -> list[FailureGroup]:
         """All errors, and all failures that no case declares, the worst first."""
+        if not self.by_state.keys() & {"error", "fail"}:
+            return []
         return failure_groups([r for r in self.records.results if state_of(r) in ("error", "fail")])
 
     @cached_property

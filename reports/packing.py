@@ -17,10 +17,11 @@ import json
 import re
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from ptxdiff.records import Result
@@ -36,8 +37,8 @@ MARKS = {"": 0, "ours": 1, "triton": 2}
 class Table:
     """Numbers for values, in the order in which they are first used."""
 
-    def __init__(self) -> None:
-        self.values: dict[Any, int] = {}
+    def __init__(self, values: Mapping[Any, int] = MappingProxyType({})) -> None:
+        self.values: dict[Any, int] = dict(values)
 
     def __call__(self, value: Any) -> int:
         """The number of a value."""
@@ -57,12 +58,14 @@ class Keeper(Protocol):
 def packet(view: View, case: str, charts: Any, budget: int, kept: Keeper | None = None) -> tuple[str, str]:
     """The packet of one case, compressed, in base64, and what was left out to keep it within `budget` bytes."""
     results = with_sass(r for row in view.case_rows(case) for r in row.results)
+    strings = Table()
+    rows = [_row(r, strings) for r in results]
     for choose, omission in _CHOICES[:-1]:
-        packed = _packed(_Content(view, results, charts, list(choose(results))), kept, budget)
+        packed = _packed(_Content(view, results, rows, strings, charts, list(choose(results))), kept, budget)
         if packed is not None and len(packed) <= budget:
             return packed, omission
     choose, omission = _CHOICES[-1]
-    packed = _packed(_Content(view, results, charts, list(choose(results))), kept, None)
+    packed = _packed(_Content(view, results, rows, strings, charts, list(choose(results))), kept, None)
     assert packed is not None
     return packed, omission
 
@@ -121,12 +124,15 @@ class _Content:
     Texts are read only where they are needed: `inputs` names them by their digests.
     """
 
-    def __init__(self, view: View, results: Sequence[Result], charts: Any, listed: Sequence[Result]) -> None:
-        self._view, self._listed, self._strings = view, listed, Table()
+    def __init__(
+        self, view: View, results: Sequence[Result], rows: Sequence[list[Any]], strings: Table, charts: Any,
+        listed: Sequence[Result],
+    ) -> None:  # fmt: skip
+        self._view, self._listed, self._strings = view, listed, Table(strings.values)
         self._lines, self._listings = Table(), list[list[Any]]()
         numbers = {_pair(r): n for n, r in enumerate(listed)}
-        rows = [_row(r, self._strings, numbers.get(_pair(r), -1)) for r in results]
-        self._results: dict[str, Any] = {"results": rows, "charts": charts}
+        numbered = [[*row, numbers.get(_pair(r), -1)] for row, r in zip(rows, results, strict=True)]
+        self._results: dict[str, Any] = {"results": numbered, "charts": charts}
 
     @cached_property
     def inputs(self) -> bytes:
@@ -224,7 +230,8 @@ def seen(content: Any) -> Any:
     return content
 
 
-def _row(r: Result, strings: Table, number: int) -> list[Any]:
+def _row(r: Result, strings: Table) -> list[Any]:
+    """A result for a packet, but for the number of its listing."""
     k = r.key
     worst = max(map(distance, r.ulps), default=-1)
     texts = (
@@ -241,7 +248,7 @@ def _row(r: Result, strings: Table, number: int) -> list[Any]:
     )
     return [
         *map(strings, texts),
-        *(k.pack, k.alignment, k.num_warps, int(k.fusion), r.total, r.different, worst, number),
+        *(k.pack, k.alignment, k.num_warps, int(k.fusion), r.total, r.different, worst),
     ]
 
 

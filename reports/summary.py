@@ -97,7 +97,7 @@ def _cells(row: Row, targets: Sequence[str]) -> list[Text]:
 def _not_run(found: View) -> list[RenderableType]:
     lines = [
         f"{STATES['not run'].symbol} not run: {len(results):,} results ({backend}): {reason}"
-        for backend, reason, results in reasons(found.records.results, ["not run"])[:5]
+        for backend, reason, results in reasons(found.by_state.get("not run", ()), ["not run"])[:5]
     ]
     return [_text("\n" + "\n".join(lines), style=STYLES["not run"])] if lines else []
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ptxdiff.records import VERDICTS, Result, RunRecords, beside, by_assembler, evidence_of_passes, machines
-from ptxdiff.records.history_facts import state_of
 from ptxdiff.reports.model import STATES, View, reused_words
 
 # The most names that a sentence lists; the others are counted.
@@ -59,7 +58,7 @@ def overall(view: View) -> Overall:
     word = overall_word(view.counts, ended=records.end is not None)
     if _disproved(view):
         word = "failed"
-    wrong = {(state, r.key.item) for r in records.results if (state := state_of(r)) in ("fail", "error")}
+    wrong = {(state, r.key.item) for state in ("fail", "error") for r in view.by_state.get(state, ())}
     return Overall(
         word,
         _SENTENCES[word](view),
@@ -131,7 +130,7 @@ def _notes(view: View, word: str) -> list[str]:
         notes.append(f"{view.counts['assembled']:,} of the passes are the assembler's: nothing was executed for them.")
     missing = view.counts["not run"]
     if missing:
-        backends = sorted({r.key.backend for r in view.records.results if state_of(r) == "not run"})
+        backends = sorted({r.key.backend for r in view.by_state["not run"]})
         notes.append(f"{_count(missing, 'result')} did not run ({', '.join(backends)}).")
     if view.counts["expected"]:
         n = len({(r.key.case, r.key.variant) for r in view.records.results if r.expected_failure})
@@ -163,14 +162,19 @@ def disagreement(view: View) -> str:
 def _unjudged(results: Sequence[Result]) -> list[str]:
     """Remarks on codes outside the domains of policies, and on those of them that differ."""
     notes = []
-    shares = [s for r in results for s in r.judged.values()]
-    if rest := sum(s.codes - s.judged for s in shares):
-        ordinary = sum(s.ordinary - s.ordinary_judged for s in shares)
+    codes = rest = ordinary = unchecked = 0
+    for r in results:
+        unchecked += r.unchecked
+        for share in r.judged.values():
+            codes += share.codes
+            rest += share.codes - share.judged
+            ordinary += share.ordinary - share.ordinary_judged
+    if rest:
         notes.append(
-            f"{rest:,} of {_count(sum(s.codes for s in shares), 'code')} lie where no bound is promised, "
+            f"{rest:,} of {_count(codes, 'code')} lie where no bound is promised, "
             f"{ordinary:,} of them ordinary (finite inputs that are not zero)."
         )
-    if unchecked := sum(r.unchecked for r in results):
+    if unchecked:
         notes.append(f"{_count(unchecked, 'code')} differ where no bound is promised.")
     return notes
 

@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if verb in entered[:1]:
             module = importlib.import_module(f"ptxdiff.cli.{verb}")
             module.configure(sub)
-            sub.set_defaults(main=module.main)
+            sub.set_defaults(main=module.main, answered=getattr(module, "answered", None))
             chosen = sub
     if completing:
         cli.complete(parser, chosen)
@@ -100,8 +100,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args.rest = rest
     try:
         require(*NEEDED.get(args.verb, ()), purpose=f"ptxdiff {args.verb}")
-        _prepare(args, entered[1:])
-        return int(args.main(args))
+        if args.answered is not None and (code := args.answered(args, entered[1:])) is not None:
+            return int(code)
+        try:
+            _prepare(args, entered[1:])
+            return int(args.main(args))
+        finally:
+            if hasattr(args, "loading"):
+                args.loading.end()
     except ModuleNotFoundError as e:
         package = missing_package(e)
         if not package:
@@ -199,10 +205,8 @@ def import_as_pytest(words: Iterable[str]) -> None:
     here = os.getcwd()
     if here not in sys.path and "" not in sys.path:
         sys.path.insert(0, here)
-    named = (word.partition("::")[0] for word in words)
-    paths = [p for p in named if p.endswith(".py") or os.sep in p or Path(p).is_dir()]
-    paths = [p for p in paths if Path(p).exists()] or [p for p in ("cases",) if Path(p).is_dir()]
-    if not _has_settings([Path(here), *map(Path, paths)]):
+    paths = _paths(words)
+    if not any(map(os.path.isfile, _settings_for([here, *paths]))):
         return
     import pytest
     from _pytest.config import ConftestImportFailure, _prepareconfig
@@ -218,10 +222,23 @@ def import_as_pytest(words: Iterable[str]) -> None:
         raise ImportError(f"{e.path}: {type(e.cause).__name__}: {e.cause}") from e
 
 
-def _has_settings(places: Iterable[Path]) -> bool:
-    """Whether pytest would find settings or a conftest.py in these folders or above them."""
-    folders = {f for p in places for f in (p.resolve(), *p.resolve().parents)}
-    return any((folder / name).is_file() for folder in folders for name in (*_SETTINGS, "conftest.py"))
+def pytests_files(words: Iterable[str]) -> list[str]:
+    """The files, which may be absent, in which pytest finds settings and conftest.py files for words of a command."""
+    paths = _paths(word for word in words if not word.startswith("-"))
+    inner = [str(p / "conftest.py") for path in paths for p in Path(path).glob("test*") if p.is_dir()]
+    return [*_settings_for([os.getcwd(), *paths]), *inner]
+
+
+def _paths(words: Iterable[str]) -> list[str]:
+    named = (word.partition("::")[0] for word in words)
+    paths = [p for p in named if p.endswith(".py") or os.sep in p or Path(p).is_dir()]
+    return [p for p in paths if Path(p).exists()] or [p for p in ("cases",) if Path(p).is_dir()]
+
+
+def _settings_for(places: Iterable[str]) -> list[str]:
+    """Where pytest looks for settings and for a conftest.py: in these folders and above them."""
+    folders = {f for p in places for f in (Path(p).resolve(), *Path(p).resolve().parents)}
+    return [str(folder / name) for folder in sorted(folders) for name in (*_SETTINGS, "conftest.py")]
 
 
 # ---- Completion in bash, zsh and fish by argcomplete -----------------------------------------------------------------

@@ -18,6 +18,7 @@ KINDS = {
     "cubin": "machine code that ptxas made",
     "inductor": "the cache of torch.compile",
     "items": "results of the emulator and the assembler, for unchanged cases",
+    "listings": "lines of `ptxdiff list`, for unchanged case files",
     "nights": "facts of runs, for the history on a page",
     "packets": "parts of HTML pages",
     "pairs": "differences between two targets, run again",

@@ -11,16 +11,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ptxdiff.cli import NAMES, UsageError, named, say
+from ptxdiff.cli import NAMES, UsageError, named, pytests_files, say
+from ptxdiff.diskcache import cache_folder
 from ptxdiff.locations import REFERENCES
-from ptxdiff.model.case import Case
-from ptxdiff.model.derive import asm_form, packs_of
-from ptxdiff.model.variants import AsmVariant, CaseError, PtxVariant, Variant
+from ptxdiff.model.files import FOLDER
+from ptxdiff.model.identity import everything_read, opened
 from ptxdiff.suggestions import nearest
 
 if TYPE_CHECKING:
+    from ptxdiff.model.case import Case
     from ptxdiff.model.naming import Named
-    from ptxdiff.model.variants import CaseError
+    from ptxdiff.model.variants import CaseError, Variant
     from ptxdiff.references.formats import Format
 
 
@@ -45,6 +46,9 @@ def uses(name: str, word: str) -> bool:
 
 
 def _texts(case: Case, variant: Variant) -> Iterator[str]:
+    from ptxdiff.model.derive import asm_form, packs_of
+    from ptxdiff.model.variants import AsmVariant, CaseError, PtxVariant
+
     if isinstance(variant, AsmVariant):
         for pack in packs_of(case, variant):
             try:
@@ -188,12 +192,84 @@ def main(args: argparse.Namespace) -> int:
         say(f"ptxdiff list: {' '.join(str(fault).split())}", file=sys.stderr)
     if args.using and (chosen or not faults):
         chosen = _using(args.using, chosen)
-    _by_family(chosen)
+    lines = list(_by_family(chosen))
     if chosen:
-        say(f"\n{_totals(chosen)}")
+        lines.append(f"\n{_totals(chosen)}")
     elif not faults:
-        say("no cases here: give paths of case files, or put them into ./cases; ptxdiff new NAME writes one")
+        lines.append("no cases here: give paths of case files, or put them into ./cases; ptxdiff new NAME writes one")
+    loading: Loading | None = getattr(args, "loading", None)
+    if loading is not None and chosen and not faults:
+        loading.keep(lines)
+    for line in lines:
+        say(line)
     return 2 if faults else 0
+
+
+# ---- The lines of an earlier list ------------------------------------------------------------------------------------
+
+
+def answered(args: argparse.Namespace, words: Sequence[str]) -> int | None:
+    """Print what an earlier process listed, if everything that decided it is the same: case files need torch.
+
+    Returns None if there is no such list; then `main` keeps its own.
+    """
+    if args.references or args.formats or args.targets or cache_folder() is None:
+        return None
+    loading = Loading(args, words)
+    lines = everything_read.kept_lines(loading.question)
+    if lines is None:
+        args.loading = loading
+        loading.begin()
+        return None
+    for line in lines:
+        say(line)
+    return 0
+
+
+class Loading:
+    """What this process reads and prints while it loads case files."""
+
+    def __init__(self, args: argparse.Namespace, words: Sequence[str]) -> None:
+        self.question = everything_read.asked(words)
+        self._places = [place.partition("::")[0] for place in args.what]
+        self._settings = pytests_files(words)
+        self._streams: list[_Stream] = []
+
+    def begin(self) -> None:
+        """Note from now on what the user's code opens, and whether it prints anything."""
+        opened.watch()
+        self._streams = [_Stream(sys.stdout), _Stream(sys.stderr)]
+        sys.stdout, sys.stderr = self._streams
+
+    def end(self) -> None:
+        """Print as before `begin`."""
+        if self._streams and (sys.stdout, sys.stderr) == tuple(self._streams):
+            sys.stdout, sys.stderr = (stream.stream for stream in self._streams)
+
+    def keep(self, lines: Sequence[str]) -> None:
+        """Keep the lines for a later process, if it is known what decided them, and nothing else was printed."""
+        self.end()
+        if any(stream.used for stream in self._streams):
+            return
+        read = everything_read.everything_read(everything_read.now(), [FOLDER, *self._places], self._settings)
+        if read is not None:
+            everything_read.keep_lines(self.question, lines, read)
+
+
+class _Stream:
+    """A stream that knows whether anything was written."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream, self.used = stream, False
+
+    def write(self, text: str) -> int:
+        """See TextIO."""
+        self.used = True
+        return int(self.stream.write(text))
+
+    def __getattr__(self, name: str) -> Any:
+        self.used = self.used or name in ("buffer", "writelines", "detach")
+        return getattr(self.stream, name)
 
 
 def _totals(chosen: Sequence[Named]) -> str:
@@ -205,29 +281,31 @@ def _totals(chosen: Sequence[Named]) -> str:
     return ", ".join(f"{n} {word if n == 1 else plural[word]}" for word, n in counts.items())
 
 
-def _by_family(chosen: Sequence[Named]) -> None:
+def _by_family(chosen: Sequence[Named]) -> Iterator[str]:
     families = sorted({c.loaded.case.family for c in chosen}, key=lambda family: (not family, family))
     for place, family in enumerate(families):
         if families != [""]:
-            say(f"{chr(10) * (place > 0)}{family or 'no family'}:")
+            yield f"{chr(10) * (place > 0)}{family or 'no family'}:"
         for one in chosen:
             if one.loaded.case.family == family:
-                _one_case(one)
+                yield from _one_case(one)
 
 
-def _one_case(chosen: Named) -> None:
+def _one_case(chosen: Named) -> Iterator[str]:
+    from ptxdiff.model.derive import packs_of
     from ptxdiff.model.describe import variant_words
+    from ptxdiff.model.variants import AsmVariant
 
     loaded, case = chosen.loaded, chosen.loaded.case
     ins = ", ".join(f"{n}: {a}" for n, a in case.inputs.items())
     outs = ", ".join(f"{n}: {a}" for n, a in case.outputs.items())
-    say(f"{loaded.name}  ({ins}) -> ({outs})  {loaded.title}")
+    yield f"{loaded.name}  ({ins}) -> ({outs})  {loaded.title}"
     for name in chosen.variants:
         variant = case.variants[name]
         info = variant_words(loaded, variant)
         packs = f"pack {', '.join(map(str, packs_of(case, variant)))}; " if isinstance(variant, AsmVariant) else ""
         expected = f"; expected failure: {info.expected_failure}" if info.expected_failure else ""
-        say(f"    {name:<24} {info.kind:<7} {packs}{info.match}; ftz {info.ftz}; {info.targets}{expected}")
+        yield f"    {name:<24} {info.kind:<7} {packs}{info.match}; ftz {info.ftz}; {info.targets}{expected}"
 
 
 def _using(word: str, chosen: Sequence[Named]) -> list[Named]:

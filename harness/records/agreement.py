@@ -58,7 +58,7 @@ class Split:
 
 def splits(results: Iterable[Result], seen: Iterable[Disagreement] = ()) -> list[Split]:
     """All splits of a run, by case. seen: the disagreements that the run found for their pairs."""
-    ran = sorted((r for r in results if r.outputs_digest), key=lambda r: r.key)
+    ran = sorted((r for r in results if r.outputs_digest), key=lambda r: _whole(r.key))
     return explained(sorted([*_targets(ran), *_variants(ran)], key=lambda s: (s.case, s.what, s.pair)), seen)
 
 
@@ -72,13 +72,14 @@ def _targets(results: Sequence[Result]) -> Iterator[Split]:
     """Splits of a variant's targets and backends; equal partitions by output digests are one split."""
     found: dict[tuple[str, str, Groups], list[list[Result]]] = defaultdict(list)
     for members in _alike(results, lambda r: _of_a_variant(r.key)):
-        groups = [[_label(r.key) for r in group] for group in _partition(members)]
-        if len(groups) > 1:
+        partition = _partition(members)
+        if len(partition) > 1:
+            groups = [[_label(r.key) for r in group] for group in partition]
             ordered = tuple(sorted((tuple(sorted(g)) for g in groups), key=lambda g: (-len(g), g)))
             found[members[0].key.case, members[0].key.variant, ordered].append(members)
-    for (case, variant, partition), setups in found.items():
+    for (case, variant, names), setups in found.items():
         every = [r for members in setups for r in members]
-        yield Split(case, variant, partition, len(setups), _failing(every), _pair(_partition(setups[0])))
+        yield Split(case, variant, names, len(setups), _failing(every), _pair(_partition(setups[0])))
 
 
 def _variants(results: Sequence[Result]) -> Iterator[Split]:
@@ -106,6 +107,7 @@ def _promise(r: Result) -> object:
 # The parts of a key that results must share to be compared; a copy of the key with other parts takes ten times as long.
 _of_a_variant = _without("target", "backend", "assembler")
 _of_a_place = _without("variant", "pack", "num_warps", "fusion", "compiler")
+_whole = _without()  # in the order of keys; their own comparison makes two such tuples each time
 
 
 def _alike(results: Sequence[Result], of: Callable[[Result], object]) -> Iterator[list[Result]]:
@@ -117,6 +119,8 @@ def _alike(results: Sequence[Result], of: Callable[[Result], object]) -> Iterato
 
 def _partition(members: Sequence[Result]) -> list[list[Result]]:
     """Members grouped by their output bits; groups are in the order of their first members."""
+    if len(members) == 1:
+        return [[*members]]
     groups: dict[object, list[Result]] = defaultdict(list)
     for r in members:
         groups[tuple((b.first, b.count, b.digest) for b in r.outputs_digest)].append(r)

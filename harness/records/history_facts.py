@@ -15,7 +15,7 @@ import functools
 import hashlib
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
@@ -77,7 +77,7 @@ class RunFacts:
     ended: bool
     counts: Counter[str]
     items: dict[Item, ItemFacts]
-    digests: dict[Item, str]
+    digests: Mapping[Item, str]
     timings: list[tuple[tuple[str, str, str, str], float, float]]
     load: Callable[[], Mapping[Item, Sequence[BitsOf]]]
 
@@ -149,10 +149,28 @@ def night_facts(records: Iterable[Record]) -> RunFacts:
         ended,
         counts,
         {item: found.finished() for item, found in items.items()},
-        {item: _digest(found) for item, found in bits.items()},
+        _Digests(bits),
         [(_timing_key(t), t.median, t.noise) for t in timings],
         lambda: bits,
     )
+
+
+class _Digests(Mapping[Item, str]):
+    """Digests of bits by item, each made when it is asked for: a page on one run compares none."""
+
+    def __init__(self, bits: Mapping[Item, Sequence[BitsOf]]) -> None:
+        self._bits, self._made = bits, dict[Item, str]()
+
+    def __getitem__(self, item: Item) -> str:
+        if item not in self._made:
+            self._made[item] = _digest(self._bits[item])
+        return self._made[item]
+
+    def __iter__(self) -> Iterator[Item]:
+        return iter(self._bits)
+
+    def __len__(self) -> int:
+        return len(self._bits)
 
 
 def _digest(bits: Sequence[BitsOf]) -> str:

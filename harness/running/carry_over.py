@@ -7,15 +7,15 @@ comments and layout. A part without an encoding equals no part of another proces
 nowhere, and the run says so.
 
 Values may also change while a process runs: one case's function sets a global that another case reads. So the state of
-a case is digested when its items are collected, and again around each of its runs. A case whose state has changed is
-not the case that a later process would load.
+a case is digested before any code of a case runs after their collection, and again around each of its runs. A case
+whose state has changed is not the case that a later process would load.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -93,7 +93,7 @@ def carried_nowhere(result: Result) -> str:
 # ---- the state of a case while a process runs ----------------------------------------------------------------
 
 _states: dict[int, tuple[Case, str, bool]] = {}
-"""By the ids of cases, which are kept alive: the digest when the items were collected, and whether it is comparable."""
+"""By the ids of cases, which are kept alive: the digest before anything ran, and whether it is comparable."""
 
 _altered: dict[int, str] = {}
 """By the ids of cases: how their values have changed since then."""
@@ -101,8 +101,42 @@ _altered: dict[int, str] = {}
 _last_run: int | None = None  # the id of the case that ran last, whose state was looked at after its run
 
 
-def note_states(items: Iterable[Any]) -> None:
-    """Note the states of the cases of pytest's items, before any of them runs."""
+_unnoted: list[Any] = []
+"""The items of pytest whose states are noted when the first of them runs."""
+
+_BEFORE_ITEMS = frozenset(
+    {"pytest_addhooks", "pytest_addoption", "pytest_cmdline_main", "pytest_collect_directory", "pytest_collect_file",
+     "pytest_collection_modifyitems", "pytest_configure", "pytest_ignore_collect", "pytest_load_initial_conftests",
+     "pytest_plugins", "pytest_plugin_registered", "pytest_report_header", "pytest_sessionfinish",
+     "pytest_sessionstart", "pytest_terminal_summary", "pytest_unconfigure"}
+)  # fmt: skip
+"""Hooks that pytest calls before it has collected all items, or after all of them ran."""
+
+
+def note_states_in_time(session: pytest.Session) -> None:
+    """Note the states of the cases of a session's items, at the latest when the first of them runs.
+
+    Digests of a catalogue take longer than the results of an earlier run, and looking those up runs no code of a case.
+    If other code of the user may run before the first item, such as a test or a hook, they are noted now.
+    """
+    _unnoted[:] = session.items
+    alone = all(isinstance(getattr(item, "item", None), Item) for item in session.items)
+    if not alone or any(_runs_between(plugin) for plugin in session.config.pluginmanager.get_plugins()):
+        note_states()
+
+
+def _runs_between(plugin: object) -> bool:
+    """Whether a plugin of the user has hooks that pytest calls between collection and the first item's run."""
+    module = plugin if isinstance(plugin, ModuleType) else sys.modules.get(type(plugin).__module__)
+    if module is None or not is_users(module):
+        return False
+    return any(name.startswith("pytest_") and name not in _BEFORE_ITEMS for name in dir(plugin))
+
+
+def note_states() -> None:
+    """Note the states of all cases now: code of a case is about to run."""
+    items = [*_unnoted]
+    _unnoted.clear()
     for item in items:
         ours = getattr(item, "item", None)
         if isinstance(ours, Item):
@@ -127,7 +161,10 @@ def _digest(case: Case) -> tuple[str, bool]:
 
 
 def before_run(item: Item) -> str:
-    """A note for an item's results if the values of its case have changed since it was collected; "" if not."""
+    """A note for an item's results if the values of its case have changed since it was collected; "" if not.
+
+    `note_states` was called before.
+    """
     case = item.loaded.case
     if id(case) != _last_run and id(case) not in _altered:
         if parts := _changed(item):

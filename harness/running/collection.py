@@ -16,9 +16,6 @@ import pytest
 
 from ptxdiff.backends import BACKENDS, create
 from ptxdiff.jobs import Backend, DisassemblingBackend, Job
-from ptxdiff.lint import outputs
-from ptxdiff.lint.files import Report, lint_paths
-from ptxdiff.lint.settings import Configuration, Options
 from ptxdiff.model import load as loader
 from ptxdiff.model.case import Case
 from ptxdiff.model.policies import differs_on
@@ -33,8 +30,6 @@ from ptxdiff.running import carry_over, reuse
 from ptxdiff.running.assemblers import AssemblerChoice, Chosen, timed_by
 from ptxdiff.running.item import Item, ItemResults
 from ptxdiff.running.replay import TokenError, parse
-from ptxdiff.running.run import jobs, run_item
-from ptxdiff.timing.items import benchmark_items, only_benchmarks, timing_item
 from ptxdiff.triton.builds import NoTriton
 from ptxdiff.triton.ptxas import NoAssembler
 
@@ -60,6 +55,8 @@ class Together:
 
 def _first(item: Item, backend: Backend, effort: str) -> Job | None:
     """The first job of an item's plan; None if there is none. The item itself reports why."""
+    from ptxdiff.running.run import jobs
+
     with contextlib.suppress(Exception):
         return next((job for _, job in jobs(item, backend, effort)), None)
     return None
@@ -76,6 +73,10 @@ class LintItem(OwnWords, pytest.Item):
 
     def runtest(self) -> None:
         """Raise LintFailure for errors and warnings; notes alone pass."""
+        from ptxdiff.lint import outputs
+        from ptxdiff.lint.files import Report, lint_paths
+        from ptxdiff.lint.settings import Configuration, Options
+
         path = self.path
         root = self.config.rootpath
         shown = path.relative_to(root) if path.is_relative_to(root) and Path.cwd() == root else path
@@ -213,7 +214,9 @@ class CaseGroup(pytest.Collector):
 
 def items(parent: pytest.Collector, loaded: loader.LoadedCase) -> Iterator[pytest.Item]:
     """One item for each variant, target and backend of this run; with --benchmark-only, the timing items alone."""
-    if only_benchmarks(parent.config):
+    if parent.config.getoption("benchmark_only", False):  # of pytest-benchmark, to run only benchmarks
+        from ptxdiff.timing.items import benchmark_items
+
         for target in _devices(parent.config):
             yield from benchmark_items(parent, loaded, target, timed_by(parent.config, target))
         return
@@ -225,6 +228,8 @@ def items(parent: pytest.Collector, loaded: loader.LoadedCase) -> Iterator[pytes
             yield VariantItem.from_parent(parent, name=item.label, nodeid=f"{parent.nodeid}::{item.label}", item=item)
     yield from proof_items(parent, loaded)
     if parent.config.option.ptx_timing:
+        from ptxdiff.timing.items import timing_item
+
         for target in _devices(parent.config):
             yield timing_item(parent, loaded, target, timed_by(parent.config, target))
 
@@ -417,6 +422,9 @@ class VariantItem(OwnWords, pytest.Item):
 
     def _run(self) -> ItemResults:
         """Run the item, and store results that a later run may reuse."""
+        from ptxdiff.running.run import run_item  # with machine code and its repairs, which reused results do not need
+
+        carry_over.note_states()
         backend = backend_of(self.config, self.item.backend)
         effort = self.config.option.ptx_effort
         replay = self._replay(self.item.loaded.case)

@@ -32,7 +32,6 @@ from ptxdiff import references
 from ptxdiff.backends import BACKENDS
 from ptxdiff.diskcache import DiskCache
 from ptxdiff.jobs import Backend, Job, Outcome
-from ptxdiff.judging.judge import judge_same
 from ptxdiff.model import load as loader
 from ptxdiff.model.identity import digest
 from ptxdiff.model.identity.definition import INCOMPARABLE, definition, harness
@@ -57,7 +56,6 @@ from ptxdiff.records import (
 from ptxdiff.running.assemblers import Chosen, tritons_own
 from ptxdiff.running.carry_over import is_altered, state_of
 from ptxdiff.running.item import Item, ItemResults, fingerprint_of
-from ptxdiff.running.run import run_again
 from ptxdiff.triton.builds import NoBuild, NoTriton, installation_of
 from ptxdiff.triton.ptxas import NoAssembler
 
@@ -367,6 +365,8 @@ class Agreement:
             return None
         if not first.outputs or not second.outputs:
             return None
+        from ptxdiff.judging.judge import judge_same
+
         judgement = judge_same(job.case, job.inputs, first.outputs, second.outputs, job.setup.pack)
         if not judgement.offenders:
             return None
@@ -393,6 +393,8 @@ class Agreement:
         return item
 
     def _again(self, item: Item, key: Key, block: tuple[int, int]) -> tuple[Job, Outcome]:
+        from ptxdiff.running.run import run_again
+
         return run_again(item, self.backend(key.backend), self.effort, key, block, self.assemblers(item))
 
 

@@ -140,11 +140,6 @@ def timed_in_registers(config: pytest.Config, loaded: LoadedCase, target: str | 
 # ---- pytest-benchmark ---------------------------------------------------------------------------------------
 
 
-def only_benchmarks(config: pytest.Config) -> bool:
-    """Whether pytest-benchmark was told to run only benchmarks."""
-    return bool(config.getoption("benchmark_only", False))
-
-
 class DeviceClock:
     """A clock of device time: each launch advances it by the device's time for that launch."""
 

@@ -53,6 +53,7 @@ def main(words: list[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as folder:
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         os.environ["PYTHONPYCACHEPREFIX"] = f"{folder}/bytecode"
+        os.environ["PTXDIFF_CACHE_DIR"] = f"{folder}/cache"
         _report_all(Path(folder), given.files, given.times)
     return 0
 
@@ -70,7 +71,12 @@ def _report_all(place: Path, files: int, times: int) -> None:
     report("import ptxdiff", ["-c", "import ptxdiff"], ROOT, times)
     report("ptxdiff --help", ["-m", "ptxdiff", "--help"], ROOT, times)
     report("import torch, as nearly all case files do", ["-c", "import torch"], ROOT, times)
-    report("ptxdiff list", ["-m", "ptxdiff", "list"], ROOT, times)
+    report("ptxdiff list, again", ["-m", "ptxdiff", "list"], ROOT, times)
+    os.environ["PTXDIFF_CACHE_DIR"] = ""
+    report("the same with nothing kept", ["-m", "ptxdiff", "list"], ROOT, times)
+    os.environ["PTXDIFF_CACHE_DIR"] = f"{place}/cache"
+    cost(["-m", "ptxdiff", "list"], place)
+    report(f"ptxdiff list of {files:,} case files, again", ["-m", "ptxdiff", "list"], place, times)
     report(f"pytest --collect-only, {files:,} case files", [*collect, "cases"], place, 1)
     report(f"the same of {files:,} plain test modules", [*collect, "-p", "no:ptxdiff", "plain"], place, 1)
 

@@ -495,11 +495,34 @@ class Shelf(dict):
 
     def get(self, *parts):
         found = dict.get(self, parts)
-        self.given += found is not None and parts[0] not in (b"quickly", b"template", b"ledger", b"codes")
+        self.given += found is not None and parts[0] not in (b"quickly", b"template", b"ledger", b"codes", b"asm")
         return found
 
     def put(self, data, *parts):
         self[parts] = data
+
+
+def test_kept_asm_is_that_of_its_text_and_kind(base, tmp_path):
+    """The same text has other colours as PTX than as Python, and constraints are not kept."""
+    from ptxdiff.reports.history import history
+
+    name = base.results[0].key.case
+    info = base.cases[name]
+    shelf = Shelf()
+    for kind, text, constraints in (
+        ("asm", "mov.b32 $0, 1; // if", "=r,r"),
+        ("asm", "mov.b32 $0, 2; // if", "=r,r"),
+        ("asm", "mov.b32 $0, 2; // if", "=f,f"),
+        ("plain", "mov.b32 $0, 2; // if", ""),
+    ):
+        changes = {"kind": kind, "texts": {"1": text}, "constraints": {"1": constraints}}
+        variants = {n: dataclasses.replace(v, **changes) for n, v in info.variants.items()}
+        run = dataclasses.replace(base, cases={**base.cases, name: dataclasses.replace(info, variants=variants)})
+        plain = html.write([run], tmp_path / "plain.html").read_text(encoding="utf-8")
+        for _ in range(2):
+            assert (
+                html.write_history(*history([run]), tmp_path / "kept.html", packets=shelf).read_text("utf-8") == plain
+            )
 
 
 def test_a_kept_packet_equals_a_new_one(base, tmp_path):

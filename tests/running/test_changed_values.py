@@ -69,6 +69,34 @@ def test_a_global_that_another_case_changes(runs):
     assert not [name for name, r in again.items() if r.get("reused")]
 
 
+def test_a_global_that_changes_behind_a_reused_result(runs):
+    """Looking up kept results runs no code, so states are noted when the first item runs, and not before."""
+    runs(a=case())
+    _, first = runs(a=case(), b=case("helper.MASK = 7"), c=case())
+    assert first["a"].get("reused")
+    assert "another" in str(first["c"]["notes"])
+    assert not first["a"].get("notes")
+
+
+HOOKS = ("pytest_runtest_setup(item)", "pytest_runtest_protocol(item)", "pytest_runtestloop()")
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_a_hook_changes_a_global_before_the_first_item_runs(runs, pytester, hook):
+    (pytester.path / "conftest.py").write_text(f"import changed_helper\ndef {hook}:\n    changed_helper.MASK = 7\n")
+    _, first = runs(a=case())
+    assert "another case or a plugin" in str(first["a"]["notes"])
+    assert first["a"]["verdict"] == "fail"
+
+
+def test_a_test_changes_a_global_before_the_first_item_runs(runs, pytester):
+    (pytester.path / "test_first.py").write_text(
+        "import changed_helper\ndef test_first():\n    changed_helper.MASK = 7\n"
+    )
+    _, first = runs("test_first.py", "cases", a=case())
+    assert "another case or a plugin" in str(first["a"]["notes"])
+
+
 def test_an_attribute_that_the_import_of_another_file_sets(runs):
     done, first = runs(a=case(before="helper.MASK = 7"), b=case())
     assert [r["verdict"] for r in first.values()] == ["fail", "fail"]

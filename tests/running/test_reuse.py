@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 
 from ptxdiff.model.load import load
-from ptxdiff.running import collection, reuse
+from ptxdiff.running import reuse
+from ptxdiff.running import run as running
 from ptxdiff.running.item import Item
 from ptxdiff.triton.builds import installation
 from tests.support.case_sources import RIGHT
@@ -190,7 +191,7 @@ def test_a_key_names_the_ledger_that_the_process_has_read(machine_runs, monkeypa
     ledger = tmp_path / "taught.jsonl"
     ledger.write_bytes(taught.PATH.read_bytes())
     monkeypatch.setattr(taught, "PATH", ledger)
-    run_item = collection.run_item
+    run_item = running.run_item
 
     def edited(*arguments, **more):
         found = run_item(*arguments, **more)
@@ -198,7 +199,7 @@ def test_a_key_names_the_ledger_that_the_process_has_read(machine_runs, monkeypa
         return found
 
     with monkeypatch.context() as patch:
-        patch.setattr(collection, "run_item", edited)
+        patch.setattr(running, "run_item", edited)
         assert machine_runs()[0] == {("abs", "sm_90a"): "pass"}
     monkeypatch.setattr(taught, "PATH", ledger.rename(tmp_path / "edited.jsonl"))
     assert machine_runs()[0] == {("abs", "sm_90a"): "not run"}

@@ -141,6 +141,11 @@ def opened_by(sources: Collection[str], without: Collection[str] = ()) -> Opened
     return Opened(dict(sorted(files.items())), tuple(unknown))
 
 
+def all_opened(sources: Collection[str]) -> Opened:
+    """What these source files, and all others whose code was noted, have opened in this process."""
+    return opened_by({*sources, *_noted})
+
+
 _UNSEEN_READERS = re.compile(
     rb"\b(from_file|safe_open|load_file|load_library|jit\.load|h5py|imread|read_image|read_parquet|read_table)\b"
 )

@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from ptxdiff.running import collection, reuse
+from ptxdiff.running import reuse
+from ptxdiff.running import run as running
 from tests.support.caches import share_caches
 
 CASE = """
@@ -43,13 +44,13 @@ def runs(run_cases, pytester, monkeypatch, tmp_path):
     name = f"ptxdiff_reuse_{abs(hash(str(tmp_path)))}"
     monkeypatch.syspath_prepend(str(tmp_path))
     ran: list[str] = []
-    run_item = collection.run_item
+    run_item = running.run_item
 
     def counted(item, *arguments, **more):
         ran.append(f"{item.variant_name} {item.target}")
         return run_item(item, *arguments, **more)
 
-    monkeypatch.setattr(collection, "run_item", counted)
+    monkeypatch.setattr(running, "run_item", counted)
     number = iter(range(100))
 
     def run(*arguments: str, case: str = CASE, helper: str = HELPER):
