@@ -25,7 +25,7 @@ LANES = 1 << 14
 SHARED = 1 << 26
 """Bytes of shared memory of blocks that run together."""
 SEEDS = (0x5EED, 0x5EEC, 0xB175)
-"""One filling of undefined bits for each run. The first two are opposite but for global memory: see `Filling`."""
+"""One filling of undefined bits for each run. The first two are opposite: see `Filling`."""
 
 
 Image = list[tuple[Array, Array | None]]
@@ -229,13 +229,11 @@ def _buffer(parameter: Any) -> Buffer | None:
 
 
 def fill(buffer: Buffer, seed: int) -> None:
-    """Give the undefined bytes of a buffer the bits of a seed.
-
-    They are not opposite in two runs, as those of other memory are. Then a third run would be needed wherever a kernel
-    may read them, as most kernels may: no one knows which bytes it reads.
-    """
+    """Give the undefined bytes of a buffer the bits of a seed. Seeds that differ in the lowest bit give opposite bits,
+    as in `Filling`."""
     if buffer.undefined is not None:
-        noise = np.random.default_rng((seed, len(buffer.bytes))).integers(0, 256, len(buffer.bytes), np.uint8)
+        noise = np.random.default_rng((seed >> 1, len(buffer.bytes))).integers(0, 256, len(buffer.bytes), np.uint8)
+        noise = ~noise if seed & 1 else noise
         buffer.bytes = np.where(buffer.undefined != 0, noise, buffer.bytes)
 
 
