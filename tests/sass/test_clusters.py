@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from ptxdiff import run_ptx
+from ptxdiff.emulator.errors import MemoryFault
 from ptxdiff.sass import clusters
 from ptxdiff.sass.cubin import MachineCode
 from ptxdiff.sass.run import run_machine_code
@@ -153,9 +154,36 @@ def test_strong_accesses_that_order_nobody_race(monkeypatch: pytest.MonkeyPatch)
     body += "ld.acquire.cluster.shared::cluster.u32 y, [own+512]; setp.ne.u32 done, y, 7; @done bra POLL;"
     body += f"ld.shared.u32 x, [own+256]; {SYNC}"
     assert (cluster_run("", "sass", body) == cluster_run("", "ptx", body)).all()
-    monkeypatch.setattr(clusters.ClusterBlocks, "acquire", lambda self, places, lanes: None)
+    monkeypatch.setattr(clusters.ClusterBlocks, "acquire", lambda self, instruction, places, lanes: None)
     with pytest.raises(MachineFault, match="race"):
         cluster_run("", "sass", body)
+
+
+FLAG = (
+    f"{SYNC} st.shared::cluster.u32 [far+256], w; {{release}} st.relaxed.{{to}}.shared::cluster.u32 [far+512], 7; POLL:"
+    "ld.relaxed.{of}.shared::cluster.u32 y, [own+512]; setp.ne.u32 done, y, 7; @done bra POLL; {acquire}"
+    f"ld.shared.u32 x, [own+256]; {SYNC}"
+)
+SCOPES = [
+    ("cluster", "cluster", "cluster", "cluster", False),
+    ("gpu", "gpu", "cluster", "sys", False),
+    ("cta", "cluster", "cluster", "cluster", True),
+    ("cluster", "cta", "cluster", "cluster", True),
+    ("cluster", "cluster", "cta", "cluster", True),
+    ("cluster", "cluster", "cluster", "cta", True),
+]
+
+
+@pytest.mark.parametrize(("release", "to", "of", "acquire", "races"), SCOPES)
+def test_scopes_of_one_block_order_no_other_block(release: str, to: str, of: str, acquire: str, races: bool) -> None:
+    fences = {"release": f"fence.acq_rel.{release};", "acquire": f"fence.acq_rel.{acquire};"}
+    body = FLAG.format(to=to, of=of, **fences)
+    if races:
+        for level, error in (("ptx", MemoryFault), ("sass", MachineFault)):
+            with pytest.raises(error, match="race"):
+                cluster_run("", level, body)
+        return
+    assert (cluster_run("", "sass", body) == cluster_run("", "ptx", body)).all()
 
 
 WRONG = [
