@@ -750,7 +750,7 @@ class UniformSum64(MachineStep):
         lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
         if count:
             warps = np.unique((machine._all if lanes is None else lanes) // _WARP)
-            place, *terms = self.instruction.operands
+            place, *terms = (o for o in self.instruction.operands if o.kind != "UP")
             total = sum((self._term(machine, term, warps) for term in terms), np.zeros(len(warps), np.uint64))
             machine.write_uniform("UR", place.number, warps, (total & 0xFFFFFFFF).astype(np.uint32))
             if place.number >= 0:
@@ -774,6 +774,8 @@ def _uniform_sum_64(instruction: MachineInstruction) -> MachineStep | None:
         return None
     _only(instruction, "64")
     operands = instruction.operands
+    if operands[1:3] == (Operand("UP", 7),) * 2:  # its carries, which are not kept
+        operands = operands[:1] + operands[3:]
     registers = [o for o in operands if o.kind != "int"]
     if len(operands) != 4 or operands[0].kind == "int" or not all(plain(o, "UR", "int") for o in operands):
         raise refuse(instruction)

@@ -18,6 +18,7 @@ from ptxdiff.sass.clusters import ClusterBlocks, checked, in_clusters
 from ptxdiff.sass.cubin import MachineCode, Parameter
 from ptxdiff.sass.machine import SCHEDULES, Computed, Machine, MachineLaunch, MachineStep, StepCode, prepared
 from ptxdiff.sass.shared import reserved
+from ptxdiff.sass.tensor_maps import of_the_device
 from ptxdiff.sass.text import ScheduleDependence, Unsupported
 
 LANES = 1 << 14
@@ -263,7 +264,7 @@ def _encoded(value: Any, size: int) -> bytes:
     if isinstance(value, Buffer | BufferPointer):
         return int(value.address).to_bytes(size, "little")
     if isinstance(value, HostMap):
-        value = value.bytes
+        value = of_the_device(value.bytes)
     if isinstance(value, float):
         return np.array(value, {2: np.float16, 4: np.float32, 8: np.float64}[size]).tobytes()
     if isinstance(value, bytes):

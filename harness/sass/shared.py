@@ -787,8 +787,8 @@ def _fence(instruction: MachineInstruction, code: MachineCode) -> MachineStep | 
     return (_MemoryBarrier if instruction.opcode in ("MEMBAR", "CCTL") else _Fence)(instruction)
 
 
-_PREFETCHES = (("E", "PF1"), ("E", "PF2"), ("E", "DML2"))
-"""CCTL that brings data to a cache or says how long it stays there. Without an address that is accessed."""
+_PREFETCHES = (("E", "PF1"), ("E", "PF2"), ("E", "DML2"), ("E", "C", "LDCU", "IV", "DEEP"))
+"""CCTL that brings data to a cache, says how long it stays there, or (.IV) drops a tensor map that has changed."""
 
 
 def shared_step(instruction: MachineInstruction, code: MachineCode) -> MachineStep | None:

@@ -264,7 +264,7 @@ def test_an_instruction_that_nvdisasm_cannot_read_is_named_by_its_bits() -> None
     function = written("NOP\nEXIT")
     unread = function.instructions[0]._replace(text="", opcode="", low=0x1234, high=0xAB)
     function = replace(function, instructions=(unread, function.instructions[1]))
-    with pytest.raises(Unsupported, match="0x00000000000000ab0000000000001234.*no text"):
+    with pytest.raises(Unsupported, match=r"0x00000000000000ab0000000000001234.*no text"):
         run_machine_code(MachineCode("kernel", "sm_80", function, (), 0x160, {}, 0, 0), [], (1,), 32)
 
 
@@ -432,10 +432,12 @@ def test_pairs_of_uniform_registers_are_added(low: int, high: int, term: str, ex
     for word, wanted in zip(("UR8", "UR9"), expected, strict=True):
         body = f"UMOV UR4, {low:#x}\nUMOV UR5, {high:#x}\nUIADD3.64 UR8, UR4, {term}, URZ\nMOV R5, {word}"
         assert (run(f"{LOAD} {body} {STORE}", [WORDS])[0] == wanted).all()
+        with_carries = body.replace("UR8, UR4", "UR8, UPT, UPT, UR4")
+        assert (run(f"{LOAD} {with_carries} {STORE}", [WORDS])[0] == wanted).all()
 
 
 @pytest.mark.parametrize("text", [
-    "UIADD3.64 UR9, UR4, 0x2, URZ", "UIADD3.64 UR8, -UR4, 0x2, URZ", "UIADD3.64 UR8, UR4, -0x2, URZ",
+    "UIADD3.64 UR8, UPT, UP0, UR4, 0x2, URZ", "UIADD3.64 UR8, UPT, UR4, 0x2, URZ", "UIADD3.64 UR9, UR4, 0x2, URZ", "UIADD3.64 UR8, -UR4, 0x2, URZ", "UIADD3.64 UR8, UR4, -0x2, URZ",
     "UIADD3.64 UR8, UR4, 0x80000000, URZ", "UIADD3.64.X UR8, UR4, 0x2, URZ", "UIADD3.64 UR8, UP0, UR4, 0x2, URZ",
     "IADD3.64 R8, R4, 0x2, RZ",
 ])  # fmt: skip
