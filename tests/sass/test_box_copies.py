@@ -7,8 +7,8 @@ import pytest
 
 from ptxdiff import emulated
 from ptxdiff.emulator import Buffer, HostMap, run_kernel
-from ptxdiff.launcher import _machine_code
 from ptxdiff.emulator.kernel.async_copy.tensor_maps import decoded
+from ptxdiff.launcher import _machine_code
 from ptxdiff.sass import async_copy, tensor_maps
 from ptxdiff.sass.clusters import ClusterBlocks
 from ptxdiff.sass.run import run_machine_code
@@ -193,8 +193,7 @@ def test_a_map_that_a_triton_kernel_makes(target: str) -> None:
     np.testing.assert_array_equal(y, x)
 
 
-def test_a_field_in_another_place_gives_other_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted = _made("ptx", "sm_90a", "zeros", 3)
+def test_a_field_in_another_place_makes_another_map(monkeypatch: pytest.MonkeyPatch) -> None:
     planted = {**tensor_maps._PLACES, "box_dim": tensor_maps._PLACES["box_dim"][::-1]}
     monkeypatch.setattr(tensor_maps, "_PLACES", planted)
     with pytest.raises((MachineFault, Unsupported)):

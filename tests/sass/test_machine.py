@@ -437,9 +437,9 @@ def test_pairs_of_uniform_registers_are_added(low: int, high: int, term: str, ex
 
 
 @pytest.mark.parametrize("text", [
-    "UIADD3.64 UR8, UPT, UP0, UR4, 0x2, URZ", "UIADD3.64 UR8, UPT, UR4, 0x2, URZ", "UIADD3.64 UR9, UR4, 0x2, URZ", "UIADD3.64 UR8, -UR4, 0x2, URZ", "UIADD3.64 UR8, UR4, -0x2, URZ",
+    "UIADD3.64 UR8, UPT, UP0, UR4, 0x2, URZ", "UIADD3.64 UR8, UPT, UR4, 0x2, URZ", "IADD3.64 R8, R4, 0x2, RZ",
+    "UIADD3.64 UR9, UR4, 0x2, URZ", "UIADD3.64 UR8, -UR4, 0x2, URZ", "UIADD3.64 UR8, UR4, -0x2, URZ",
     "UIADD3.64 UR8, UR4, 0x80000000, URZ", "UIADD3.64.X UR8, UR4, 0x2, URZ", "UIADD3.64 UR8, UP0, UR4, 0x2, URZ",
-    "IADD3.64 R8, R4, 0x2, RZ",
 ])  # fmt: skip
 def test_other_sums_of_pairs_are_refused(text: str) -> None:
     with pytest.raises(Unsupported):
