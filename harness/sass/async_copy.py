@@ -86,6 +86,7 @@ _ARRIVALS: dict[tuple[str, ...], tuple[str, str]] = {
     ("TRANS64",): ("one", "register"),
     ("TRANS64", "A1T0"): ("one", ""),
     ("TRANS64", "ART0"): ("register", ""),
+    ("TRANS64", "RED"): ("one", "register"),
     ("TRANS64", "RED", "A1T0"): ("one", ""),
     ("TRANS64", "RED", "ART0"): ("register", ""),
     ("TRANS64", "RED", "A0TR"): ("", "register"),

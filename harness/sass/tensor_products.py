@@ -1,8 +1,8 @@
 """Products in tensor memory (UTCHMMA, UTCQMMA, UTCIMMA, UTCOMMA) and copies to it from shared memory (UTCCP).
 
 An instruction is translated to the operation of tcgen05 that it stands for, which the emulator computes: descriptors,
-layouts and arithmetic are its own (`ptxdiff.emulator.kernel.tcgen05`). One block multiplies. Whether a is sparse, the
-instruction descriptor says.
+layouts and arithmetic are its own (`ptxdiff.emulator.kernel.tcgen05`). With .2CTA, a pair of blocks works together.
+Whether a is sparse, the instruction descriptor says.
 
 A warp issues an operation, as one thread does in PTX. It is complete when it is issued.
 """
@@ -24,6 +24,7 @@ from ptxdiff.emulator.kernel.tcgen05.instruction_descriptors import LONGER
 from ptxdiff.emulator.kernel.tcgen05.memory import CELLS, COLUMNS
 from ptxdiff.emulator.numeric.vectorise import Array
 from ptxdiff.emulator.targets import Target
+from ptxdiff.sass.clusters import ClusterBlocks
 from ptxdiff.sass.control import refuse
 from ptxdiff.sass.cubin import MachineCode
 from ptxdiff.sass.machine import _WARP, Lanes, Machine, MachineStep
@@ -47,7 +48,7 @@ class _Issue:
         self.lanes = machine.lanes
         self.block = machine._all // machine.threads
         self.every = machine._all
-        self.grid = SimpleNamespace(threads=machine.threads, cluster_size=1)
+        self.grid = SimpleNamespace(threads=machine.threads, cluster_size=self.blocks.cluster)
         held = self.blocks.memory
         octets = held.bytes[SHARED_BASE:]
         none = np.zeros(len(octets), np.uint8)  # bits that were never written are random ones here
@@ -89,6 +90,11 @@ class _Issue:
         if len(read):
             self.tensor_memory.refuse_free(self.instruction, read)
         self.written = written
+
+    def reach(self, step: Any, lanes: Array, ranks: Array, waits: bool) -> None:
+        """Raise MachineFault for blocks of the cluster that may not have begun, or that have ended."""
+        assert isinstance(self.blocks, ClusterBlocks)
+        self.blocks.reach(self.instruction, lanes, ranks)
 
     def read_shared(self, work: None, offsets: Array) -> None:
         """Read chunks of shared memory. Raises MachineFault for a race."""
@@ -167,8 +173,8 @@ def _product(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     masks = others.pop(0) if others and plain(others[0], "UR") else None
     if len(others) != 1 or others[0].kind != "UP" or others[0].negated or not 0 <= shift <= 15:
         raise refuse(instruction)
-    adds, ws = others[0], instruction.modifiers[:1] == ("WS",)
-    words, collector = instruction.modifiers[ws:], _collector(a.suffix, b.suffix, ws)
+    adds, ws, pair = others[0], instruction.modifiers[:1] == ("WS",), instruction.modifiers[:1] == ("2CTA",)
+    words, collector = instruction.modifiers[ws or pair :], _collector(a.suffix, b.suffix, ws)
     known = (
         a.kind in ("gdesc", "tmem") and collector is not None and b.kind == "gdesc" and not (ws and shift)
         and all(o.kind == "tmem" and not o.suffix and not o.offset for o in (d, metadata, scales or d))
@@ -215,9 +221,9 @@ def _product(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
         if masks is not None and ws:
             given.append(_pair(machine, masks.number, lane))
         elif masks is not None:
-            given += [_uniform(machine, masks.number + k, lane) for k in range(4)]
+            given += [_uniform(machine, masks.number + k, lane) for k in range(8 if pair else 4)]
         longer = () if sparse else dense
-        detail = products.TensorProduct(kind, ws, each, shift, tuple(places), sparse=sparse, longer=longer)
+        detail = products.TensorProduct(kind, ws, each, shift, tuple(places), pair, sparse, longer)
         step = SimpleNamespace(detail=detail, bound=bound, kind="tcgen05_mma")
         products.run_product(issue, step, lane, given)  # type: ignore[arg-type]  # the parts of a frame that it uses
 
@@ -236,11 +242,12 @@ _PACKED = {"U4x16P64": "b4x16_p64", "U6x16P32": "b6x16_p32"}
 
 
 def _copy(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
-    """UTCCP.T.S: rows of a matrix in shared memory go to lanes of tensor memory."""
+    """UTCCP.T.S: rows of a matrix in shared memory go to lanes of tensor memory; with .2CTA in both blocks of a pair."""
     words, operands, guard = list(instruction.modifiers), instruction.operands, instruction.guard
     if words[:2] != ["T", "S"] or len(operands) != 2 or (guard is not None and guard.kind != "UP"):
         raise refuse(instruction)
-    words = words[2:]
+    pair = words[2:3] == ["2CTA"]
+    words = words[2 + pair :]
     packed = _PACKED[words.pop()] if words and words[-1] in _PACKED else None
     to, source = operands
     shape = _COPIES.get(words[0] if words else "") if len(words) < 2 else None
@@ -249,7 +256,7 @@ def _copy(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     if not code.target.startswith(_TARGETS):
         raise refuse(instruction)
     rows, bits, several = shape
-    detail = copies.TensorCopy(copies.lanes_of(rows, several), bits // 32, packed, to.offset)
+    detail = copies.TensorCopy(copies.lanes_of(rows, several), bits // 32, packed, to.offset, pair)
     bound = SimpleNamespace(modifiers={}, spelling=f"tcgen05.cp of {instruction.opcode}")
 
     def copy(issue: _Issue, lane: int) -> None:
@@ -263,7 +270,28 @@ def _copy(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     return Act(instruction, _issued(instruction, copy))
 
 
+def _shift(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
+    """UTCSHIFT.DOWN: 32 bytes of each of 31 lanes go to the next lane; with .2CTA in both blocks of a pair."""
+    words, operands, guard = instruction.modifiers, instruction.operands, instruction.guard
+    known = words in (("DOWN",), ("2CTA", "DOWN")) and len(operands) == 1 and operands[0].kind == "tmem"
+    if not known or operands[0].suffix or (guard is not None and guard.kind != "UP"):
+        raise refuse(instruction)
+    (where,) = operands
+    bound = SimpleNamespace(modifiers={}, spelling=f"tcgen05.shift of {instruction.opcode}")
+
+    def shift(issue: _Issue, lane: int) -> None:
+        given = _uniform(issue.machine, where.number, lane)
+        detail = where.offset, "2CTA" in words
+        step = SimpleNamespace(detail=detail, bound=bound, kind="tcgen05_shift", sources=(given,))
+        alone = np.zeros(issue.machine.lanes, np.bool_)
+        alone[lane] = True
+        copies._run_shift(issue, step, alone)  # type: ignore[arg-type]  # the parts of a frame that it uses
+
+    return Act(instruction, _issued(instruction, shift))
+
+
 TENSOR_PRODUCTS: dict[str, Callable[[MachineInstruction, MachineCode], MachineStep]] = {
     **dict.fromkeys(("UTCHMMA", "UTCQMMA", "UTCIMMA", "UTCOMMA"), _product),
     "UTCCP": _copy,
+    "UTCSHIFT": _shift,
 }

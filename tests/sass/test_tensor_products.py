@@ -173,8 +173,6 @@ def test_planted_metadata_give_other_bits(level: int, monkeypatch: pytest.Monkey
     "UTCHMMA.WS gdesc[UR6], gdesc[UR8].B_KEEP.BUFFER4, tmem[UR10], tmem[UR4], idesc[UR5], UP0",
     "UTCHMMA gdesc[UR6], gdesc[UR8].B_KEEP, tmem[UR10], tmem[UR4], idesc[UR5], UP0",
     "UTCOMMA.WS gdesc[UR6], gdesc[UR8], tmem[UR10], tmem[UR12], idesc[UR13], tmem[UR4], UP0",
-    "UTCHMMA.2CTA gdesc[UR6], gdesc[UR8], tmem[UR10], tmem[UR4], idesc[UR5], UP0",
-    "UTCSHIFT.DOWN tmem[UR4]",
 ])  # fmt: skip
 def test_what_is_not_known_is_refused(text: str) -> None:
     code = MachineCode("kernel", TARGET, written(f"{text}\nEXIT"), (), 0x380, {}, 0, 0)
