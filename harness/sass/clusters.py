@@ -76,7 +76,7 @@ class ClusterBlocks(SharedBlocks):
     def _begin_turns(self) -> None:
         """Let the block of even rank in each pair allocate tensor memory first.
 
-        ptxas writes turns: a block waits at the mbarrier at 0x48 for a phase whose parity stands at 0x50, and then makes
+        ptxas writes turns: a block waits at the mbarrier at 0x48 for a phase whose parity stands at 0x50, and then lets
         the other block go on. What the driver leaves there at first is not known; with these values the turns begin.
         """
         for block in range(len(self.machine.alive) // self.machine.threads):

@@ -104,7 +104,8 @@ class BlocksTensorMemory:
 
 def _allocation(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     """UTCATOMSWS.FIND_AND_SET.ALIGN: find free parts of 32 columns and hold them: whether there were some, and the
-    first. UTCATOMSWS.AND: hold only those of a mask from then on. .2CTA: parts that are free in both blocks of a pair."""
+    first. UTCATOMSWS.AND: hold only those of a mask from then on. .2CTA: parts that are free in both blocks of a
+    pair."""
     words, operands, guard = instruction.modifiers, instruction.operands, instruction.guard
     if guard is not None and guard.kind != "UP":
         raise refuse(instruction, "has a predicate of lanes")

@@ -242,7 +242,7 @@ _PACKED = {"U4x16P64": "b4x16_p64", "U6x16P32": "b6x16_p32"}
 
 
 def _copy(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
-    """UTCCP.T.S: rows of a matrix in shared memory go to lanes of tensor memory; with .2CTA in both blocks of a pair."""
+    """UTCCP.T.S: rows of a matrix in shared memory go to lanes of tensor memory; with .2CTA in each block of a pair."""
     words, operands, guard = list(instruction.modifiers), instruction.operands, instruction.guard
     if words[:2] != ["T", "S"] or len(operands) != 2 or (guard is not None and guard.kind != "UP"):
         raise refuse(instruction)

@@ -12,6 +12,7 @@ from ptxdiff.sass.cubin import MachineCode
 from ptxdiff.sass.run import run_machine_code
 from ptxdiff.sass.text import MachineFault, Unsupported
 from ptxdiff.triton.targets import probe
+from tests.emulator.kernel.tcgen05 import test_pair_scales, test_pairs
 from tests.emulator.kernel.tcgen05.test_pairs import PRODUCTS
 from tests.support.emulator import pair_products as pairs
 from tests.support.emulator.tensor_products import Product, drawn, expected
@@ -28,10 +29,12 @@ def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> in
     opt = int(getattr(request, "param", 3))
 
     def as_machine_code(kernel: str, data: np.ndarray, out: np.ndarray, blocks: int = 2) -> np.ndarray:
+        kernel = kernel.replace(".version 8.7", ".version 8.8")  # which has .block16
         run_ptx(kernel, blocks, 128, data, out, level="sass", opt=opt, shared=65536)
         return out
 
-    monkeypatch.setattr(pairs, "run", as_machine_code)
+    for module in (pairs, test_pairs):
+        monkeypatch.setattr(module, "run", as_machine_code)
     return opt
 
 
@@ -49,6 +52,21 @@ def test_products_give_the_bits_of_the_references(product: Product, level: int) 
 
 def test_either_block_may_issue() -> None:
     np.testing.assert_array_equal(*multiplied(PRODUCTS[1], issuer=1))
+
+
+@pytest.mark.parametrize("product", test_pair_scales.SCALED[:2], ids=lambda p: f"{p.kind}-{p.a}-{p.m}-{p.n}")
+def test_scaled_products_give_the_bits_of_the_references(product: Product) -> None:
+    test_pair_scales.test_scaled_products(product)
+
+
+@pytest.mark.parametrize("level", [0, 3], indirect=True)
+def test_each_block_copies_from_its_own_shared_memory(level: int) -> None:
+    test_pairs.test_each_block_copies_from_its_own_shared_memory()
+
+
+@pytest.mark.parametrize("level", [0, 3], indirect=True)
+def test_commits_without_a_pair_reach_several_blocks(level: int) -> None:
+    test_pairs.test_multicast_commits_without_a_pair()
 
 
 def test_a_planted_mistake_gives_other_bits(monkeypatch: pytest.MonkeyPatch) -> None:
