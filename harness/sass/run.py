@@ -75,7 +75,7 @@ def run_machine_code(
 
 
 @dataclass(frozen=True)
-class PlacedKernel:
+class PlacedMachineCode:
     """A kernel with its arguments in memory, which can run any number of times on the same values.
 
     area: the bytes of the parameters. shared: bytes of shared memory a block. due: the end of its time on the monotonic
@@ -142,7 +142,7 @@ def _block_sizes(block: Sequence[int] | int) -> tuple[int, int, int]:
 def placed(
     code: MachineCode, parameters: Sequence[Any], grid: Sequence[int], block: Sequence[int] | int, shared_bytes: int,
     due: float | None, cluster: tuple[int, int, int] | None,
-) -> PlacedKernel:  # fmt: skip
+) -> PlacedMachineCode:  # fmt: skip
     """The kernel with its arguments in memory. The arguments are those of `run_machine_code`.
 
     Raises Unsupported and PtxError for what does not fit the kernel.
@@ -156,7 +156,7 @@ def placed(
     memory = GlobalMemory(buffers, code.variables)
     area = parameter_area(code.parameters, parameters)
     shared = _shared_bytes(code) + shared_bytes
-    return PlacedKernel(
+    return PlacedMachineCode(
         code, steps, (x, y, z), _block_sizes(block), buffers, memory, area, shared, due, (cluster, size)
     )
 
@@ -166,7 +166,7 @@ def _shared_bytes(code: MachineCode) -> int:
     return max(code.shared, reserved(code.target))
 
 
-def _agreed(kernel: PlacedKernel) -> tuple[MachineLaunch, int]:
+def _agreed(kernel: PlacedMachineCode) -> tuple[MachineLaunch, int]:
     """The last launch of runs that all write the same bytes, and how many they were.
 
     Without divergence all schedules are one. Two fillings show undefined bits; of two bits that are opposite in both, a
@@ -184,7 +184,7 @@ def _agreed(kernel: PlacedKernel) -> tuple[MachineLaunch, int]:
 
 
 def _dependence(
-    kernel: PlacedKernel, launch: MachineLaunch, first: Image, schedule: str, difference: str
+    kernel: PlacedMachineCode, launch: MachineLaunch, first: Image, schedule: str, difference: str
 ) -> ScheduleDependence | UndefinedBits:
     """What made a launch differ from the first one: its schedule, or else its filling of undefined bits.
 
