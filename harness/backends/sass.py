@@ -32,7 +32,7 @@ from ptxdiff.backends.compiled import (
 from ptxdiff.backends.first_difference import doubt_of_forms, doubt_of_ptx, first_difference, nan_on_the_way, standing
 from ptxdiff.backends.snippet import error_line
 from ptxdiff.conformance.taught import unsettled
-from ptxdiff.emulator import KERNEL_SECONDS, Fusable, PtxError, fusable
+from ptxdiff.emulator import KERNEL_SECONDS, Fusable, PtxError, fusable, scratch
 from ptxdiff.emulator.kernel.trace import Launched, ThreadTrace, storing_thread
 from ptxdiff.emulator.kernel.trace import followed as ptx_followed
 from ptxdiff.jobs import Job, Outcome
@@ -278,10 +278,8 @@ class SassBackend:
         values = entry_parameters(launch, built.compilation, {n: t.buffer for n, t in tensors.items()})
         given = built.compilation.spec.given
         block = given.block if given else (32 * built.compilation.num_warps, 1, 1)
-        if built.compilation.scratch:
-            raise Unsupported("scratch memory of a kernel does not run as machine code yet")
         code, _ = _read(built.assembly.cubin, built.compilation.entry)
-        return code, list(values), tuple(block), tensors
+        return code, [*values, *scratch(built.compilation.scratch, math.prod(launch.grid))], tuple(block), tensors
 
 
 @dataclass(frozen=True)

@@ -116,6 +116,21 @@ def _signed_carries() -> Iterator[_NamedSequence]:
         yield f"shifted s32 by {by} and add with carry", text, ("u32",) * 2, ("u32",) * 2
 
 
+def _carries_of_wide_products() -> Iterator[_NamedSequence]:
+    """Sums and differences of a product and 64 bits, whose carry out is kept, after another carry or without one."""
+    for kind in ("u32", "s32"):
+        for operation in ("add", "sub"):
+            text = f"mul.wide.{kind} w, $2, $3; {operation}.cc.u64 $0, w, $4; {operation}c.u64 $1, $5, 0;"
+            yield f"carry of mul.wide.{kind} and {operation}", f"{{ .reg .b64 w; {text} }}", ("b64",) * 2, (
+                "b32", "b32", "b64", "b64")  # fmt: skip
+            text = f"mul.wide.{kind} w, $3, $4; {operation}.cc.u64 $0, $5, $6; {operation}c.cc.u64 $1, w, $7;"
+            text = f"{{ .reg .b64 w; {text} {operation}c.u64 $2, $5, 0; }}"
+            yield f"carries of mul.wide.{kind} and {operation}", text, ("b64",) * 3, ("b32",) * 2 + ("b64",) * 3
+            text = f"mul.wide.{kind} w, $1, $2; {operation}.cc.u64 v, $3, $4; {operation}c.cc.u64 v, w, $5;"
+            text = f"{{ .reg .b64 v, w; {text} {operation}c.u64 $0, $4, $3; }}"
+            yield f"last carry of mul.wide.{kind} and {operation}", text, ("b64",), ("b32",) * 2 + ("b64",) * 3
+
+
 def _shifted_sums() -> Iterator[_NamedSequence]:
     """Sums and differences of shifted numbers, and of products, with carries in and out."""
     for by in (4, 12, 28):
@@ -295,6 +310,7 @@ _GROUPS = (
     _pairs_of_f32,
     _upper_parts_of_products,
     _signed_carries,
+    _carries_of_wide_products,
     _shifted_sums,
     _three_halves,
     _negated_and_rounded,

@@ -21,8 +21,9 @@ from ptxdiff.emulator.isa.forms import find
 from ptxdiff.emulator.kernel.async_copy.mbarrier import COUNT
 from ptxdiff.emulator.kernel.async_copy.mbarrier_phases import Barrier
 from ptxdiff.emulator.kernel.async_copy.tensor_maps import BYTES as MAP_BYTES
-from ptxdiff.emulator.kernel.async_copy.tensor_maps import TensorMap, decoded, rows_of, swizzled
+from ptxdiff.emulator.kernel.async_copy.tensor_maps import TensorMap, rows_of, swizzled
 from ptxdiff.emulator.kernel.memory.access import update_of
+from ptxdiff.emulator.kernel.memory.space import PARAMETER_WINDOW, SHARED_WINDOW
 from ptxdiff.emulator.numeric.vectorise import Array
 from ptxdiff.emulator.text.types import TYPES
 from ptxdiff.sass.control import global_rows, refuse
@@ -30,6 +31,7 @@ from ptxdiff.sass.cubin import MachineCode
 from ptxdiff.sass.machine import _WARP, Fibre, Lanes, Machine, MachineStep, parameters_at
 from ptxdiff.sass.matrices import Act
 from ptxdiff.sass.shared import SharedBlocks, is_shared, shared_addresses
+from ptxdiff.sass.tensor_maps import read_map
 from ptxdiff.sass.text import BYTES, MachineFault, MachineInstruction, Operand, Unsupported, plain
 
 _SIZE = 8
@@ -84,6 +86,7 @@ _ARRIVALS: dict[tuple[str, ...], tuple[str, str]] = {
     ("TRANS64",): ("one", "register"),
     ("TRANS64", "A1T0"): ("one", ""),
     ("TRANS64", "ART0"): ("register", ""),
+    ("TRANS64", "RED"): ("one", "register"),
     ("TRANS64", "RED", "A1T0"): ("one", ""),
     ("TRANS64", "RED", "ART0"): ("register", ""),
     ("TRANS64", "RED", "A0TR"): ("", "register"),
@@ -402,16 +405,18 @@ def _box_copy(instruction: MachineInstruction, code: MachineCode) -> MachineStep
 
 
 def _tensor_map(machine: Machine, instruction: MachineInstruction, address: int) -> TensorMap:
-    """The tensor map at a generic address, which must be among the parameters.
-
-    The bits of a parameter are the emulator's. A kernel that makes a map writes the device's, which are not known.
-    """
+    """The tensor map at a generic address, among the parameters or in global memory."""
     if address % _MAP_ALIGNMENT:
         raise MachineFault(f"{instruction.text}: a tensor map at 0x{address:x}, no multiple of {_MAP_ALIGNMENT}")
-    at = address - parameters_at(machine.launch.code.base)
-    if not 0 <= at <= len(machine.launch.parameters) - MAP_BYTES:
-        raise Unsupported(f"{instruction.text}: a tensor map that is no parameter: its bits are not known")
-    found = decoded(machine.launch.parameters[at : at + MAP_BYTES])
+    if PARAMETER_WINDOW <= address < SHARED_WINDOW:
+        at = address - parameters_at(machine.launch.code.base)
+        if not 0 <= at <= len(machine.launch.parameters) - MAP_BYTES:
+            raise MachineFault(f"{instruction.text}: a tensor map at 0x{address:x}, outside of the parameters")
+        data = machine.launch.parameters[at : at + MAP_BYTES]
+    else:
+        parts = address + np.arange(0, MAP_BYTES, _MAP_ALIGNMENT)
+        data = global_rows(machine, instruction, parts, _MAP_ALIGNMENT).tobytes()
+    found = read_map(data)
     if isinstance(found, str):
         raise Unsupported(f"{instruction.text}: its tensor map: {found}")
     if found.padded:

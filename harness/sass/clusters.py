@@ -20,6 +20,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ptxdiff.emulator.kernel.async_copy.mbarrier_phases import Barrier
 from ptxdiff.emulator.kernel.memory.space import RANK_BITS
 from ptxdiff.emulator.numeric.vectorise import Array
 from ptxdiff.sass.async_copy import _barrier_at
@@ -31,6 +32,8 @@ from ptxdiff.sass.text import BYTES, MachineFault, MachineInstruction, Operand, 
 
 MOST = 16
 """The most blocks of a cluster."""
+_TURN, _PARITY = 0x48, 0x50
+"""Places in the driver's shared memory for allocations by pairs of blocks: see `ClusterBlocks`."""
 _BELOW = (1 << RANK_BITS) - 1
 _READS = {"S2R": "R", "S2UR": "UR", "CS2R": ""}
 """By instruction that reads a special register: the kind of register that gets it, in a cluster."""
@@ -67,6 +70,21 @@ class ClusterBlocks(SharedBlocks):
         self.released: list[Array | None] = [None] * count
         self.passed = np.zeros(lanes, np.bool_)
         self.at_wait = np.zeros(lanes, np.bool_)
+        if self.allocates:
+            self._begin_turns()
+
+    def _begin_turns(self) -> None:
+        """Let the block of even rank in each pair allocate tensor memory first.
+
+        ptxas writes turns: a block waits at the mbarrier at 0x48 for a phase whose parity stands at 0x50, and then lets
+        the other block go on. What the driver leaves there at first is not known; with these values the turns begin.
+        """
+        for block in range(len(self.machine.alive) // self.machine.threads):
+            first = block * self.memory.size
+            place, lane = first + _TURN, block * self.machine.threads
+            agent = self.order.agent(("mbarrier", place % (self.memory.size * self.cluster)))
+            self.mbarriers[place] = Barrier(1, 1, init_time=self.order.clock, init_lane=lane, agent=agent)
+            self.memory.bytes[first + _PARITY] = self.rank[lane] % 2 == 0
 
     def places(
         self, instruction: MachineInstruction, addresses: Array, size: int, lanes: Array, low: int | None = None,
@@ -84,7 +102,7 @@ class ClusterBlocks(SharedBlocks):
                     f"{instruction.text}: an address of the block of rank {named} of {self.cluster}, "
                     f"in the block of rank {int(own[elsewhere][0])}"
                 )
-            self._reach(instruction, lanes[elsewhere], rank[elsewhere])
+            self.reach(instruction, lanes[elsewhere], rank[elsewhere])
         found = super().places(instruction, addresses & _BELOW, size, lanes)
         return np.asarray(found + (rank - own) * self.memory.size)
 
@@ -99,7 +117,8 @@ class ClusterBlocks(SharedBlocks):
         below = address & _BELOW
         return [below | rank << RANK_BITS for rank in range(self.cluster) if ranks >> rank & 1]
 
-    def _reach(self, instruction: MachineInstruction, lanes: Array, rank: Array) -> None:
+    def reach(self, instruction: MachineInstruction, lanes: Array, rank: Array) -> None:
+        """Raise MachineFault for lanes that access a block of their cluster that may not have begun, or has ended."""
         threads = self.machine.threads
         target = lanes // threads - self.rank[lanes] + rank
         alive: Array = np.asarray(self.machine.alive.reshape(-1, threads).any(axis=1))

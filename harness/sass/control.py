@@ -132,18 +132,22 @@ class Branch(MachineStep):
 
 
 class ConvergedBranch(MachineStep):
-    """BRA.CONV: the lanes of a warp jump if all of them are there."""
+    """BRA.CONV: the lanes of a warp jump if all of them are there. BRA.DIV: they jump if one is missing."""
 
     def __init__(self, instruction: MachineInstruction, target: int) -> None:
         super().__init__(instruction)
         self.target = target
 
     def run(self, machine: Machine, fibre: Fibre) -> bool:
-        """See MachineStep.run. Raises Unsupported for a warp of which lanes have ended: do they count?"""
-        lanes = machine._all if fibre.lanes is None else fibre.lanes
+        """See MachineStep.run. Raises Unsupported for a warp of which lanes have ended (do they count?), and for a mask
+        of other lanes than all."""
+        lanes, mask = machine._all if fibre.lanes is None else fibre.lanes, self.instruction.operands[0]
         if (machine._bits(machine.alive)[lanes // _WARP] != 0xFFFFFFFF).any():
             raise refuse(self.instruction, "runs for a warp of which lanes have ended")
-        taken = lanes[machine.active_masks(fibre.lanes) == 0xFFFFFFFF]
+        if mask != _EVERY and (machine.read("UR", mask.number, lanes) != 0xFFFFFFFF).any():
+            raise refuse(self.instruction, "runs with a mask that lacks a lane")
+        whole = machine.active_masks(fibre.lanes) == 0xFFFFFFFF
+        taken = lanes[whole if "CONV" in self.instruction.modifiers else ~whole]
         return machine.branch(fibre, taken, len(taken), self.target)
 
 
@@ -154,8 +158,11 @@ def _target(instruction: MachineInstruction, code: MachineCode, operand: Operand
 
 
 def _branch(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
-    if instruction.modifiers == ("CONV",):
-        if len(instruction.operands) != 2 or instruction.operands[0] != _EVERY or instruction.guard is not None:
+    if instruction.modifiers in (("CONV",), ("DIV",)):
+        if len(instruction.operands) != 2 or instruction.guard is not None:
+            raise refuse(instruction)
+        mask = instruction.operands[0]
+        if mask != _EVERY and not (plain(mask, "UR") and mask.number >= 0):
             raise refuse(instruction)
         return ConvergedBranch(instruction, _target(instruction, code, instruction.operands[1]))
     if instruction.modifiers not in ((), ("U",), ("U", "ANY")):
@@ -746,7 +753,7 @@ class UniformSum64(MachineStep):
         lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
         if count:
             warps = np.unique((machine._all if lanes is None else lanes) // _WARP)
-            place, *terms = self.instruction.operands
+            place, *terms = (o for o in self.instruction.operands if o.kind != "UP")
             total = sum((self._term(machine, term, warps) for term in terms), np.zeros(len(warps), np.uint64))
             machine.write_uniform("UR", place.number, warps, (total & 0xFFFFFFFF).astype(np.uint32))
             if place.number >= 0:
@@ -770,6 +777,8 @@ def _uniform_sum_64(instruction: MachineInstruction) -> MachineStep | None:
         return None
     _only(instruction, "64")
     operands = instruction.operands
+    if operands[1:3] == (Operand("UP", 7),) * 2:  # its carries, which are not kept
+        operands = operands[:1] + operands[3:]
     registers = [o for o in operands if o.kind != "int"]
     if len(operands) != 4 or operands[0].kind == "int" or not all(plain(o, "UR", "int") for o in operands):
         raise refuse(instruction)
@@ -910,9 +919,10 @@ def global_rows(
             raise MachineFault(f"{instruction.text}: {place}")
         assert buffer is not None
         index = offsets // size
-        table = buffer.bytes[: len(buffer.bytes) // size * size].reshape(-1, size)
+        table = _rows_of(buffer.bytes, size)
         if rows is None:
             found[part] = table[index]
+            machine.launch.guessed = machine.launch.guessed or _has_undefined(buffer, index, size)
             continue
         if not buffer.writable:
             raise MachineFault(f"{instruction.text}: a store to {buffer.name}, which is read only")
@@ -978,7 +988,17 @@ class MemoryAccess(MachineStep):
 
 def _written(buffer: Buffer, index: Array, size: int) -> None:
     if buffer.undefined is not None:
-        buffer.undefined[: len(buffer.undefined) // size * size].reshape(-1, size)[index] = 0
+        _rows_of(buffer.undefined, size)[index] = 0
+
+
+def _has_undefined(buffer: Buffer, index: Array, size: int) -> bool:
+    """Whether rows of a buffer have bytes that were never written."""
+    return buffer.undefined is not None and bool(_rows_of(buffer.undefined, size)[index].any())
+
+
+def _rows_of(data: Array, size: int) -> Array:
+    """The whole rows of an array of bytes."""
+    return data[: len(data) // size * size].reshape(-1, size)
 
 
 def _memory(instruction: MachineInstruction, code: MachineCode) -> MachineStep:

@@ -6,8 +6,8 @@ driver's words in constant bank 0 (`driver_words`).
 
 A strong access to shared memory (volatile, relaxed, acquire or release in PTX) does not race with another one. A strong
 store releases what happened before its thread's last fence (MEMBAR), and a strong load orders its thread after what was
-released where it reads, with a fence behind it or without one: ptxas writes none for `ld.acquire`. So do atomic
-operations (`SharedBlocks.atomic`).
+released where it reads: at once if its scope is the block (STRONG.SM), for which ptxas writes no fence behind
+`ld.acquire`; else at the next CCTL.IVALL or MEMBAR. So do atomic operations (`SharedBlocks.atomic`).
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ def _shared(machine: Machine, step: MemoryAccess, addresses: Array, lanes: Array
     places = blocks.places(instruction, addresses & _LOW, size, lanes, reaches=True)
     if rows is None:
         if strong:
-            blocks.acquire(places, lanes)
+            blocks.acquire(instruction, places, lanes)
         return blocks.load(instruction, places, size, lanes, strong)
     if strong:
         table = blocks.update(instruction, places, size, lanes)
         table[places // size] = rows
-        blocks.publish(places, lanes)
+        blocks.publish(instruction, places, lanes)
     else:
         blocks.store(instruction, places, rows, lanes)
     return rows

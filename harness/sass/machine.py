@@ -777,6 +777,12 @@ def prepared(code: MachineCode) -> dict[int, MachineStep]:
 
     steps: dict[int, MachineStep] = {}
     for instruction in code.function.instructions:
+        if not instruction.text:
+            words = (
+                f"0x{instruction.high:016x}{instruction.low:016x}, for which this nvdisasm has no text: a newer one may"
+            )
+            steps[instruction.address] = RefusedStep(instruction, f"{words} (TRITON_NVDISASM_PATH names it)")
+            continue
         try:
             rows, found = _computed.get((instruction.text, instruction.low), (None, None))
             known = found is not None and rows is ROWS.get(instruction.opcode)

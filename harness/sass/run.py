@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from ptxdiff.sass.clusters import ClusterBlocks, checked, in_clusters
 from ptxdiff.sass.cubin import MachineCode, Parameter
 from ptxdiff.sass.machine import SCHEDULES, Computed, Machine, MachineLaunch, MachineStep, StepCode, prepared
 from ptxdiff.sass.shared import reserved
+from ptxdiff.sass.tensor_maps import of_the_device
 from ptxdiff.sass.text import ScheduleDependence, Unsupported
 
 LANES = 1 << 14
@@ -25,9 +26,10 @@ LANES = 1 << 14
 SHARED = 1 << 26
 """Bytes of shared memory of blocks that run together."""
 SEEDS = (0x5EED, 0x5EEC, 0xB175)
-"""One filling of undefined bits for each run. The first two are opposite but for global memory: see `Filling`."""
+"""One filling of undefined bits for each run. The first two are opposite: see `Filling`."""
 
 
+AnyMachine = TypeVar("AnyMachine", bound=Machine)
 Image = list[tuple[Array, Array | None]]
 """The bytes of each buffer, and which of them were never written."""
 
@@ -64,8 +66,8 @@ def run_machine_code(
     that were never written, ScheduleDependence if it depends on the order in which the sides of a branch run,
     MachineFault for what the code does wrong, and TimeLimit.
     """
-    due = _deadline(limit)
-    kernel = _placed(code, parameters, (*grid, 1, 1)[:3], _block_sizes(block), shared_bytes, due, cluster)
+    due = deadline(limit)
+    kernel = placed(code, parameters, grid, block, shared_bytes, due, cluster)
     launch, runs = _agreed(kernel)
     for buffer in kernel.buffers:
         buffer.save()
@@ -73,7 +75,7 @@ def run_machine_code(
 
 
 @dataclass(frozen=True)
-class _PlacedKernel:
+class PlacedMachineCode:
     """A kernel with its arguments in memory, which can run any number of times on the same values.
 
     area: the bytes of the parameters. shared: bytes of shared memory a block. due: the end of its time on the monotonic
@@ -95,20 +97,26 @@ class _PlacedKernel:
 
     def run(self, schedule: str, seed: int) -> tuple[MachineLaunch, Image]:
         """Run all blocks from the state before the launch, with undefined bits filled by a seed."""
-        self._restore(seed)
-        cluster, size = self.cluster
-        launch = MachineLaunch(
-            self.code, self.memory, self.grid, self.block, self.area, (schedule,), seed, self.due, shared=self.shared,
-            visited=self.visited, cluster=cluster,
-        )  # fmt: skip
+        launch, size = self.launch(schedule, seed), self.cluster[1]
         blocks, threads = math.prod(self.grid), math.prod(self.block)
         together = max(1, min(LANES // threads, SHARED // max(self.shared, 1)) // size) * size
         for first in range(0, blocks, together):
-            machine = Machine(launch, first, min(together, blocks - first))
-            if cluster is not None:
-                machine.blocks = ClusterBlocks(machine)
-            machine.run(self.steps)
+            self.on(Machine(launch, first, min(together, blocks - first))).run(self.steps)
         return launch, [(b.bytes, b.undefined) for b in self.buffers]
+
+    def launch(self, schedule: str, seed: int) -> MachineLaunch:
+        """A launch from the state before it, with undefined bits filled by a seed."""
+        self._restore(seed)
+        return MachineLaunch(
+            self.code, self.memory, self.grid, self.block, self.area, (schedule,), seed, self.due, shared=self.shared,
+            visited=self.visited, cluster=self.cluster[0],
+        )  # fmt: skip
+
+    def on(self, machine: AnyMachine) -> AnyMachine:
+        """A machine for some blocks of a launch, ready to run whole clusters, if the launch has them."""
+        if self.cluster[0] is not None:
+            machine.blocks = ClusterBlocks(machine)
+        return machine
 
     def _restore(self, seed: int) -> None:
         for buffer in self.buffers:
@@ -117,7 +125,8 @@ class _PlacedKernel:
         self.memory.buffers[0].reset()
 
 
-def _deadline(limit: float | None) -> float | None:
+def deadline(limit: float | None) -> float | None:
+    """When on the monotonic clock some seconds will be over; None: never."""
     return None if limit is None else time.monotonic() + limit
 
 
@@ -130,12 +139,15 @@ def _block_sizes(block: Sequence[int] | int) -> tuple[int, int, int]:
     return x, y, z
 
 
-def _placed(
-    code: MachineCode, parameters: Sequence[Any], grid: Sequence[int], block: tuple[int, int, int], shared_bytes: int,
+def placed(
+    code: MachineCode, parameters: Sequence[Any], grid: Sequence[int], block: Sequence[int] | int, shared_bytes: int,
     due: float | None, cluster: tuple[int, int, int] | None,
-) -> _PlacedKernel:  # fmt: skip
-    """The kernel with its arguments in memory. Raises Unsupported and PtxError for what does not fit the kernel."""
-    x, y, z = grid
+) -> PlacedMachineCode:  # fmt: skip
+    """The kernel with its arguments in memory. The arguments are those of `run_machine_code`.
+
+    Raises Unsupported and PtxError for what does not fit the kernel.
+    """
+    x, y, z = (*grid, 1, 1)[:3]
     buffers = buffers_of(parameters)
     steps: Mapping[int, MachineStep] = prepared(code)
     cluster, size = cluster or code.cluster, 1
@@ -144,7 +156,9 @@ def _placed(
     memory = GlobalMemory(buffers, code.variables)
     area = parameter_area(code.parameters, parameters)
     shared = _shared_bytes(code) + shared_bytes
-    return _PlacedKernel(code, steps, (x, y, z), block, buffers, memory, area, shared, due, (cluster, size))
+    return PlacedMachineCode(
+        code, steps, (x, y, z), _block_sizes(block), buffers, memory, area, shared, due, (cluster, size)
+    )
 
 
 def _shared_bytes(code: MachineCode) -> int:
@@ -152,7 +166,7 @@ def _shared_bytes(code: MachineCode) -> int:
     return max(code.shared, reserved(code.target))
 
 
-def _agreed(kernel: _PlacedKernel) -> tuple[MachineLaunch, int]:
+def _agreed(kernel: PlacedMachineCode) -> tuple[MachineLaunch, int]:
     """The last launch of runs that all write the same bytes, and how many they were.
 
     Without divergence all schedules are one. Two fillings show undefined bits; of two bits that are opposite in both, a
@@ -170,7 +184,7 @@ def _agreed(kernel: _PlacedKernel) -> tuple[MachineLaunch, int]:
 
 
 def _dependence(
-    kernel: _PlacedKernel, launch: MachineLaunch, first: Image, schedule: str, difference: str
+    kernel: PlacedMachineCode, launch: MachineLaunch, first: Image, schedule: str, difference: str
 ) -> ScheduleDependence | UndefinedBits:
     """What made a launch differ from the first one: its schedule, or else its filling of undefined bits.
 
@@ -203,7 +217,7 @@ def run_schedules(
     schedules = [schedule for schedule in SCHEDULES for _ in range(copies)]
     launch = MachineLaunch(
         code, GlobalMemory(buffers, code.variables), grid, (block, 1, 1),
-        parameter_area(code.parameters, parameters), schedules, SEEDS[0], _deadline(limit), shared=_shared_bytes(code),
+        parameter_area(code.parameters, parameters), schedules, SEEDS[0], deadline(limit), shared=_shared_bytes(code),
     )  # fmt: skip
     steps = prepared(code)
     Machine(launch, 0, grid[0]).run(steps)
@@ -229,13 +243,11 @@ def _buffer(parameter: Any) -> Buffer | None:
 
 
 def fill(buffer: Buffer, seed: int) -> None:
-    """Give the undefined bytes of a buffer the bits of a seed.
-
-    They are not opposite in two runs, as those of other memory are. Then a third run would be needed wherever a kernel
-    may read them, as most kernels may: no one knows which bytes it reads.
-    """
+    """Give the undefined bytes of a buffer the bits of a seed. Seeds that differ in the lowest bit give opposite bits,
+    as in `Filling`."""
     if buffer.undefined is not None:
-        noise = np.random.default_rng((seed, len(buffer.bytes))).integers(0, 256, len(buffer.bytes), np.uint8)
+        noise = np.random.default_rng((seed >> 1, len(buffer.bytes))).integers(0, 256, len(buffer.bytes), np.uint8)
+        noise = ~noise if seed & 1 else noise
         buffer.bytes = np.where(buffer.undefined != 0, noise, buffer.bytes)
 
 
@@ -265,7 +277,7 @@ def _encoded(value: Any, size: int) -> bytes:
     if isinstance(value, Buffer | BufferPointer):
         return int(value.address).to_bytes(size, "little")
     if isinstance(value, HostMap):
-        value = value.bytes
+        value = of_the_device(value.bytes)
     if isinstance(value, float):
         return np.array(value, {2: np.float16, 4: np.float32, 8: np.float64}[size]).tobytes()
     if isinstance(value, bytes):

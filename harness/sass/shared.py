@@ -56,6 +56,8 @@ class _Coming:
     phase: int
 
 
+_Releases = dict[tuple[int, str], Array]
+"""Vector clocks that threads released, by their block and the scope."""
 _UNIT = 16
 """Bytes of a unit that bulk copies own while they are under way."""
 
@@ -98,7 +100,8 @@ class SharedBlocks:
         self.mbarriers: dict[int, Barrier] = {}  # by their place in the memory of all blocks
         self.coming: dict[int, list[_Coming]] = {}
         self.owned = np.zeros(0, np.int32)  # by unit, the copies under way to it
-        self.published: dict[int, Array] = {}  # by place, what threads released there by strong stores and updates
+        self.published: dict[int, _Releases] = {}  # by place, what threads released there by strong stores and updates
+        self.awaiting: dict[int, _Releases] = {}  # by lane, what it acquires as soon as it executes a fence
 
     @classmethod
     def of(cls, machine: Machine) -> SharedBlocks:
@@ -251,31 +254,56 @@ class SharedBlocks:
             raise MachineFault(f"{instruction.text}: copies to the blocks of mask 0x{ranks:x}, and there is no cluster")
         return [address]
 
-    def publish(self, places: Array, lanes: Array) -> None:
+    def publish(self, instruction: MachineInstruction, places: Array, lanes: Array) -> None:
         """Note what threads release that made strong stores to places: what happened before their last memory barrier
         (MEMBAR). What was released at these places before is forgotten."""
         self.forget(places)
         for place, lane in zip(places.tolist(), lanes.tolist(), strict=True):
-            self._release(place, lane)
+            self._release(instruction, place, lane)
 
-    def _release(self, place: int, lane: int) -> None:
+    def _release(self, instruction: MachineInstruction, place: int, lane: int) -> None:
         """Join to what is released at a place what happened before a thread's last memory barrier."""
-        for released in self.order.released_by(lane, "relaxed", "sys"):
-            self.published[place] = self.order.join(self.published.get(place), released.vector)
+        for released in self.order.released_by(lane, "relaxed", _scope(instruction)):
+            self._join(self.published.setdefault(place, {}), (released.block, released.scope), released.vector)
+
+    def _join(self, releases: _Releases, key: tuple[int, str], vector: Array) -> None:
+        releases[key] = self.order.join(releases.get(key), vector)
 
     def forget(self, places: Array) -> None:
         """A store to places ends what updates and strong stores released there."""
         for place in self.published.keys() & set(places.tolist()) if self.published else ():
             del self.published[place]
 
-    def acquire(self, places: Array, lanes: Array) -> None:
-        """Order the warps of threads after what was released at the places that these read.
+    def acquire(self, instruction: MachineInstruction, places: Array, lanes: Array) -> None:
+        """Order threads after what was released at the places that these read.
 
-        The whole warp, because one lane may wait for all, and ptxas drops the barrier of a warp that has converged.
+        An access at the scope of the block does it at once: ptxas writes the same for `.relaxed` and `.acquire`. At a
+        wider scope it is the next fence that does (see `end_fence`): ptxas writes CCTL.IVALL for `.acquire`.
         """
+        scope = _scope(instruction)
+        at_fence = scope != "cta" and instruction.opcode != "ATOMS"  # ATOMS shows no scope
         for place in set(places.tolist()) & self.published.keys():
-            warps = np.unique(lanes[places == place] // _WARP)
-            self.order.acquire((warps[:, None] * _WARP + np.arange(_WARP)).ravel(), self.published[place])
+            self._acquire(lanes[places == place], self.published[place], scope, at_fence)
+
+    def _acquire(self, lanes: Array, releases: _Releases, scope: str, at_fence: bool = False) -> None:
+        """Let lanes acquire what was released if their scope and its own let them: at their next fence, or now.
+
+        The whole warp is ordered, because one lane may wait for all, and ptxas drops the barrier of a warp that has
+        converged.
+        """
+        for (block, other), vector in releases.items():
+            some = lanes[lanes // self.machine.threads == block] if "cta" in (scope, other) else lanes
+            if at_fence:
+                for lane in some.tolist():
+                    self._join(self.awaiting.setdefault(lane, {}), (block, other), vector)
+            elif len(some):
+                warps = np.unique(some // _WARP)
+                self.order.acquire((warps[:, None] * _WARP + np.arange(_WARP)).ravel(), vector)
+
+    def end_fence(self, lanes: Array, scope: str) -> None:
+        """A fence of a scope: threads acquire what they have read with strong accesses before it."""
+        for lane in self.awaiting.keys() & set(lanes.tolist()) if self.awaiting else ():
+            self._acquire(np.array([lane]), self.awaiting.pop(lane), scope)
 
     def _before(self) -> None:
         """Order what warps did until now before what they do next."""
@@ -307,27 +335,27 @@ class SharedBlocks:
         self._refuse(instruction, self.memory.note_update(places, size, lanes), places, "updates")
         return self.memory.bytes.reshape(-1, size)
 
-    def fence(self, lanes: Array) -> None:
-        """Let later atomic operations and strong stores of threads release what their warps did until now."""
+    def fence(self, lanes: Array, scope: str) -> None:
+        """A memory barrier: as `end_fence`, and later atomic operations and strong stores of threads release what their
+        warps did until now."""
+        self.end_fence(lanes, scope)
         self._before()
-        self.order.fence(lanes, "sys", "release")
+        self.order.fence(lanes, scope, "release")
 
     def atomic(self, instruction: MachineInstruction, places: Array, size: int, lanes: Array) -> Array:
         """As `update`, by threads. Raises what it raises.
 
         A thread releases what happened before its last memory barrier (MEMBAR), which ptxas writes before an update
-        that releases. It acquires what those released that have updated its place before, also in this instruction, and
-        so does its warp: ptxas lets one lane update for others.
+        that releases. It acquires what those released that have updated its place before, also in this instruction: see
+        `acquire`. ptxas lets one lane update for others of its warp.
         """
         if not self.fenced:
             return self.update(instruction, places, size, lanes)
-        self.acquire(places, lanes)
+        self.acquire(instruction, places, lanes)
         table = self.update(instruction, places, size, lanes)
-        for place, lane in zip(places.tolist(), lanes.tolist(), strict=True):
-            before = self.published.get(place)
-            if before is not None:
-                self.order.acquire(lane // _WARP * _WARP + np.arange(_WARP), before)
-            self._release(place, lane)
+        for place, lane in zip(places, lanes, strict=True):
+            self.acquire(instruction, place[None], lane[None])
+            self._release(instruction, int(place), int(lane))
         return table
 
     def _refuse(self, instruction: MachineInstruction, bad: Array, places: Array, verb: str) -> None:
@@ -340,6 +368,12 @@ class SharedBlocks:
 
 
 _SMALL = frozenset({"LDS", "STS"})
+
+
+def _scope(instruction: MachineInstruction) -> str:
+    """The scope of a strong access or a memory barrier. Where it does not show, as in ATOMS, it is the widest."""
+    words = instruction.modifiers
+    return "cta" if "SM" in words or "CTA" in words else "gpu" if "GPU" in words else "sys"
 
 
 class _Barrier(MachineStep):
@@ -718,14 +752,19 @@ class _Fence(MachineStep):
 
 
 class _MemoryBarrier(_Fence):
-    """MEMBAR: what threads did before it, their next atomic operations and strong stores to shared memory release."""
+    """MEMBAR: what threads did before it, their next atomic operations and strong stores to shared memory release.
+
+    And CCTL.IVALL, behind an acquiring access: threads acquire what they have read. So they do at a MEMBAR.
+    """
 
     def run(self, machine: Machine, fibre: Fibre) -> bool:
         """See MachineStep.run."""
         if machine.blocks is not None:  # else no thread has accessed shared memory
             lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
             if count:
-                SharedBlocks.of(machine).fence(machine._all if lanes is None else lanes)
+                every, blocks = machine._all if lanes is None else lanes, SharedBlocks.of(machine)
+                end = blocks.fence if self.instruction.opcode == "MEMBAR" else blocks.end_fence
+                end(every, _scope(self.instruction))
         return super().run(machine, fibre)
 
 
@@ -745,11 +784,11 @@ def _fence(instruction: MachineInstruction, code: MachineCode) -> MachineStep | 
     known = instruction.modifiers in _FENCES[instruction.opcode] and not instruction.operands
     if not known:
         return None
-    return (_MemoryBarrier if instruction.opcode == "MEMBAR" else _Fence)(instruction)
+    return (_MemoryBarrier if instruction.opcode in ("MEMBAR", "CCTL") else _Fence)(instruction)
 
 
-_PREFETCHES = (("E", "PF1"), ("E", "PF2"), ("E", "DML2"))
-"""CCTL that brings data to a cache or says how long it stays there. Without an address that is accessed."""
+_PREFETCHES = (("E", "PF1"), ("E", "PF2"), ("E", "DML2"), ("E", "C", "LDCU", "IV", "DEEP"))
+"""CCTL that brings data to a cache, says how long it stays there, or (.IV) drops a tensor map that has changed."""
 
 
 def shared_step(instruction: MachineInstruction, code: MachineCode) -> MachineStep | None:

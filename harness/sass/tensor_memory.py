@@ -54,15 +54,16 @@ class BlocksTensorMemory:
         assert isinstance(machine.tensor, cls)
         return machine.tensor
 
-    def allocate(self, block: int, parts: int) -> int | None:
-        """The first of as many parts that were free; None if there are none."""
+    def allocate(self, blocks: list[int], parts: int) -> int | None:
+        """The first of as many parts that were free in all of some blocks; None if there are none."""
         # The step that allocates is for the emulator's messages alone.
-        first = self.memory.allocate(None, [block], parts * _PART)  # type: ignore[arg-type]
+        first = self.memory.allocate(None, blocks, parts * _PART)  # type: ignore[arg-type]
         if first is None:
             return None
         some = np.zeros((128, COLUMNS), np.bool_)
         some[:, first : first + parts * _PART] = True
-        self._forget(block * CELLS + np.flatnonzero(some))
+        for block in blocks:
+            self._forget(block * CELLS + np.flatnonzero(some))
         return first // _PART
 
     def free(self, instruction: MachineInstruction, block: int, kept: int) -> None:
@@ -103,7 +104,8 @@ class BlocksTensorMemory:
 
 def _allocation(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     """UTCATOMSWS.FIND_AND_SET.ALIGN: find free parts of 32 columns and hold them: whether there were some, and the
-    first. UTCATOMSWS.AND: hold only those of a mask from then on."""
+    first. UTCATOMSWS.AND: hold only those of a mask from then on. .2CTA: parts that are free in both blocks of a
+    pair."""
     words, operands, guard = instruction.modifiers, instruction.operands, instruction.guard
     if guard is not None and guard.kind != "UP":
         raise refuse(instruction, "has a predicate of lanes")
@@ -116,7 +118,8 @@ def _allocation(instruction: MachineInstruction, code: MachineCode) -> MachineSt
                 tensor.free(instruction, warp * _WARP // machine.threads, int(held[warp]))
 
         return Act(instruction, free)
-    known = words == ("FIND_AND_SET", "ALIGN") and len(operands) == 3
+    pair = words[:1] == ("2CTA",)
+    known = words[pair:] == ("FIND_AND_SET", "ALIGN") and len(operands) == 3
     if not known or not plain(operands[0], "UP") or not all(plain(o, "UR") for o in operands[1:]):
         raise refuse(instruction)
     found, to, asked = operands
@@ -127,13 +130,24 @@ def _allocation(instruction: MachineInstruction, code: MachineCode) -> MachineSt
             parts = int(machine.uniform_register(asked.number)[warp])
             if parts not in (1, 2, 4, 8, 16):
                 raise MachineFault(f"{instruction.text}: {parts} parts of 32 columns of tensor memory")
-            first = tensor.allocate(warp * _WARP // machine.threads, parts)
+            block = warp * _WARP // machine.threads
+            first = tensor.allocate(_members(machine, instruction, block) if pair else [block], parts)
             machine.write_uniform("UP", found.number, np.array([warp]), np.array([first is not None], np.uint8))
             # What the register gets where there are none is not known; the code asks again.
             value = machine.random.integers(0, 1 << 32) if first is None else first
             machine.write_uniform("UR", to.number, np.array([warp]), np.array([value], np.uint32))
 
     return Act(instruction, allocate)
+
+
+def _members(machine: Machine, instruction: MachineInstruction, block: int) -> list[int]:
+    """The blocks of a block's pair: those of its cluster whose ranks differ in the lowest bit alone."""
+    cluster = SharedBlocks.of(machine).cluster
+    first = block // cluster * cluster
+    other = first + (block - first ^ 1)
+    if other - first >= cluster:
+        raise MachineFault(f"{instruction.text}: a block of rank {block - first} of {cluster} has no other of a pair")
+    return sorted([block, other])
 
 
 def _warps(machine: Machine, lanes: Lanes) -> list[int]:
@@ -242,9 +256,15 @@ def _access(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
 
 
 def _commit(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
-    """UTCBAR: the operations that a thread has issued arrive at an mbarrier when they are complete, so at once."""
+    """UTCBAR: the operations that a thread has issued arrive at an mbarrier when they are complete, so at once.
+
+    .MULTICAST: at the same place in each block of a mask. .2CTA changes nothing: they are complete in both blocks.
+    """
     operands, guard = instruction.operands, instruction.guard
-    if instruction.modifiers or len(operands) != 2 or operands[1] != Operand("UR", -1):
+    several = instruction.modifiers[-1:] == ("MULTICAST",)
+    if instruction.modifiers not in ((), ("2CTA",), ("MULTICAST",), ("2CTA", "MULTICAST")):
+        raise refuse(instruction)
+    if len(operands) != 2 + several or operands[1] != Operand("UR", -1) or (several and not plain(operands[2], "UR")):
         raise refuse(instruction)
     if not async_copy._is_uniform(operands[0]) or (guard is not None and guard.kind != "UP"):
         raise refuse(instruction)
@@ -255,18 +275,27 @@ def _commit(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
         shared, every = SharedBlocks.of(machine), machine._all if lanes is None else lanes
         warps, first = np.unique(every // _WARP, return_index=True)
         for warp, lane in zip(warps.tolist(), every[first].tolist(), strict=True):
-            at = machine.uniform_register(where.number)[warp : warp + 1].astype(np.int64)
-            one = np.array([lane])
-            place = int(shared.places(instruction, at, async_copy._SIZE, one)[0])
-            found = async_copy._barrier_at(shared, instruction, place)
-            if found.pending < 1:
-                raise MachineFault(f"{instruction.text}: an arrival that the phase of the mbarrier does not take")
-            shared.order.tick()
-            found.pending -= 1
-            found.arrive(shared.order, shared.order.release(one))
-            found.settle(shared.order)
+            at = int(machine.uniform_register(where.number)[warp])
+            addresses = [at]
+            if several:
+                addresses = shared.near(instruction, at, lane, int(machine.uniform_register(operands[2].number)[warp]))
+            for address in addresses:
+                _arrive(machine, instruction, address, lane)
 
     return Act(instruction, commit)
+
+
+def _arrive(machine: Machine, instruction: MachineInstruction, address: int, lane: int) -> None:
+    """One arrival of a lane at the mbarrier at an address."""
+    shared, one = SharedBlocks.of(machine), np.array([lane])
+    place = int(shared.places(instruction, np.array([address]), async_copy._SIZE, one, reaches=True)[0])
+    found = async_copy._barrier_at(shared, instruction, place)
+    if found.pending < 1:
+        raise MachineFault(f"{instruction.text}: an arrival that the phase of the mbarrier does not take")
+    shared.order.tick()
+    found.pending -= 1
+    found.arrive(shared.order, shared.order.release(one))
+    found.settle(shared.order)
 
 
 TENSOR_MEMORY: dict[str, Callable[[MachineInstruction, MachineCode], MachineStep]] = {

@@ -1,23 +1,22 @@
 """Follows one thread of machine code: what each instruction that it executes reads and writes.
 
-The machine runs as usual, all blocks up to the thread's own; following it changes no result.
+The machine runs as usual, all blocks up to the thread's own or those of its cluster; following it changes no result.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from ptxdiff.emulator.kernel.memory.space import GlobalMemory
 from ptxdiff.emulator.numeric.vectorise import Array
 from ptxdiff.sass.cubin import MachineCode
-from ptxdiff.sass.machine import SCHEDULES, Fibre, Lanes, Machine, MachineLaunch, MachineStep, prepared
-from ptxdiff.sass.run import SEEDS, buffers_of, fill, parameter_area
-from ptxdiff.sass.shared import reserved
-from ptxdiff.sass.text import MachineInstruction, Unsupported
+from ptxdiff.sass.machine import SCHEDULES, Fibre, Lanes, Machine, MachineLaunch, MachineStep
+from ptxdiff.sass.run import SEEDS, deadline, placed
+from ptxdiff.sass.text import MachineInstruction
 
 _WARP = 32
 Place = tuple[str, int]
@@ -40,34 +39,22 @@ class TracedInstruction:
 
 def followed(
     code: MachineCode, parameters: Sequence[Any], grid: Sequence[int], block: Sequence[int] | int, thread: int,
-    *, shared_bytes: int = 0, limit: float | None = None,
+    *, shared_bytes: int = 0, limit: float | None = None, cluster: tuple[int, int, int] | None = None,
 ) -> list[TracedInstruction]:  # fmt: skip
     """The instructions of a thread of the grid in order. The arguments are those of `run_machine_code`.
 
-    Raises what it raises. The buffers' arrays do not change.
+    thread: its number. Blocks in clusters are numbered cluster by cluster, and by rank within one. Raises what
+    `run_machine_code` raises. The buffers' arrays do not change.
     """
-    import time
-
-    if code.cluster is not None:
-        raise Unsupported("a thread of a cluster is not followed")
-    x, y, z = (*grid, 1, 1)[:3]
-    bx, by, bz = ((block, 1, 1) if isinstance(block, int) else (*block, 1, 1))[:3]
-    buffers = buffers_of(parameters)
-    for buffer in buffers:
-        buffer.reset()
-        fill(buffer, SEEDS[0])
-    launch = MachineLaunch(
-        code, GlobalMemory(buffers, code.variables), (x, y, z), (bx, by, bz),
-        parameter_area(code.parameters, parameters),
-        SCHEDULES[:1], SEEDS[0], None if limit is None else time.monotonic() + limit,
-        shared=max(code.shared, reserved(code.target)) + shared_bytes,
-    )  # fmt: skip
-    steps = {at: _TracedStep(step) for at, step in prepared(code).items()}
-    threads = bx * by * bz
-    for first in range(thread // threads):
-        Machine(launch, first, 1).run(steps)
-    machine = _TracingMachine(launch, thread // threads, 1)
-    machine.lane = thread % threads
+    kernel = placed(code, parameters, grid, block, shared_bytes, deadline(limit), cluster)
+    launch, size = kernel.launch(SCHEDULES[0], SEEDS[0]), kernel.cluster[1]
+    steps = {at: _TracedStep(step) for at, step in kernel.steps.items()}
+    together = size * math.prod(kernel.block)
+    number, lane = divmod(thread, together)
+    for before in range(number):
+        kernel.on(Machine(launch, before * size, size)).run(steps)
+    machine = kernel.on(_TracingMachine(launch, number * size, size))
+    machine.lane = lane
     machine.run(steps)
     return machine.trace
 

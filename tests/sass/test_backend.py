@@ -56,6 +56,21 @@ def test_it_runs_a_kernel(backend) -> None:
     assert any("timing" in note for note in outcome.notes)
 
 
+def test_it_runs_a_kernel_with_scratch_memory(backend) -> None:
+    from tests.support.small_kernels import described
+
+    case = ptxdiff.Case(
+        inputs={"x": F32["M", "N"]}, outputs={"y": F32["M", "N"]}, reference=lambda x: x, sizes=[{"M": 16, "N": 16}],
+        variants={"described": ptxdiff.kernel(described, grid=(1,), meta={"B": 16})},
+    )  # fmt: skip
+    values = np.arange(256, dtype=np.uint32).reshape(16, 16)
+    setup = Setup(sizes={"M": 16, "N": 16})
+    job = Job(case, "case", Path(__file__), "described", case.variants["described"], TARGET, setup, {"x": values})
+    outcome = backend.run(job)
+    assert outcome.status == "ran", outcome.words
+    assert (outcome.outputs["y"] == values).all()
+
+
 def test_a_form_that_is_not_taught_gives_no_result(backend, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(taught, "PATH", tmp_path / "none.jsonl")
     outcome = backend.run(_job(SUM, np.arange(300, dtype=np.uint32)))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ptxdiff import run_ptx
-from ptxdiff.sass import shared
+from ptxdiff.sass import control, shared
 from ptxdiff.sass.text import MachineFault, Unsupported
 from ptxdiff.triton.targets import tool
 from tests.support.sampling import paired
@@ -125,6 +125,16 @@ ld.local.u32 %r5, [%d7]; ld.local.u8 %r6, [%d7+1]; mad.lo.u32 %r20, %r20, 3, %r5
 """
 
 
+LOOPED = """
+shr.u32 %r4, %r3, 5; mul.wide.u32 %d5, %r4, 4; add.u64 %d5, %d5, %d2; ld.global.u32 %r4, [%d5];
+mad.lo.u32 %r4, %r4, 10, 90; mov.u32 %r20, %r4; setp.lt.u32 %p1, %r4, 100; @!%p1 bra LAST;
+LOOP: add.u32 %r20, %r20, %r4; shfl.sync.idx.b32 %r20, %r20, %r3, 0x1f, -1; setp.lt.u32 %p2, %r20, 1000; @%p2 bra LOOP;
+LAST: add.u32 %r20, %r20, %r2; shfl.sync.bfly.b32 %r20, %r20, 1, 0x1f, -1; shfl.sync.bfly.b32 %r20, %r20, 2, 0x1f, -1;
+"""
+"""The lanes of a warp stay together, which ptxas does not know: before the exchanges behind the loop it has them jump
+(BRA.DIV) to what brings them together if one is missing."""
+
+
 def _module(body: str, target: str) -> str:
     return f"""
 .version {"8.8" if target == "sm_121a" else "8.7"}
@@ -194,6 +204,17 @@ def test_counts_of_one_give_the_bits_of_the_ptx(target: str, opt: int, monkeypat
     # A planted mistake: two for each lane.
     monkeypatch.setattr(shared, "_count", lambda i: _twice(once(i)))
     assert (_bits(HISTOGRAM, target, "sass", opt=opt)[0] != expected).any()
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100a", "sm_120a"])
+def test_lanes_that_may_be_apart_exchange_as_in_ptx(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    once = control.ConvergedBranch.__init__
+    monkeypatch.setattr(
+        control.ConvergedBranch, "__init__", lambda self, i, target: made.append(i.text) or once(self, i, target)
+    )
+    assert (_bits(LOOPED, target, "sass")[0] == _bits(LOOPED, target, "ptx")[0]).all()
+    assert any(text.startswith("BRA.DIV") for text in made)
 
 
 def _twice(step: shared._Atomic) -> shared._Atomic:

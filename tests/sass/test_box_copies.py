@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ptxdiff import emulated
 from ptxdiff.emulator import Buffer, HostMap, run_kernel
+from ptxdiff.emulator.kernel.async_copy.tensor_maps import decoded
 from ptxdiff.launcher import _machine_code
-from ptxdiff.sass import async_copy
+from ptxdiff.sass import async_copy, tensor_maps
 from ptxdiff.sass.clusters import ClusterBlocks
 from ptxdiff.sass.run import run_machine_code
 from ptxdiff.sass.text import MachineFault, Unsupported
@@ -122,10 +124,100 @@ def test_a_box_that_is_under_way_is_not_read() -> None:
         _copied("sass", "sm_90a", 0, 2, text=KERNEL.replace(WAIT, ""))
 
 
-def test_a_map_in_global_memory_is_refused() -> None:
-    """A kernel that writes one uses the device's bits."""
+FIELDS = (
+    ("global_address", "b64", "gx"), ("rank", "b32", "1"), ("box_dim", "b32", "0, 32"), ("box_dim", "b32", "1, 8"),
+    ("global_dim", "b32", "0, 40"), ("global_dim", "b32", "1, 20"), ("global_stride", "b64", "0, 160"),
+    ("element_stride", "b32", "0, 1"), ("element_stride", "b32", "1, 1"), ("elemtype", "b32", "2"),
+    ("interleave_layout", "b32", "0"), ("swizzle_mode", "b32", "{swizzle}"), ("fill_mode", "b32", "0"),
+)  # fmt: skip
+MADE = """
+  .reg .b32 mw; .reg .b64 gm, st; .shared .align 128 .b8 map[128];
+  mov.u32 t, %tid.x; mov.u32 mw, map; mad.lo.u32 mw, t, 4, mw; setp.lt.u32 q, t, 32;
+  {begin}
+  bar.sync 0; setp.eq.u32 p, t, 0; ld.param.u64 gx, [tensor]; {replaced}
+  bar.sync 0; ld.param.u64 gm, [room]; setp.lt.u32 q, t, 32; @!q bra MADE;
+  tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [gm], [map], 128;
+  fence.proxy.tensormap::generic.acquire.gpu [gm], 128;
+MADE: bar.sync 0; mov.u64 gx, gm;
+"""
+BEGINS = {
+    "zeros": "@q st.shared.u32 [mw], 0;",
+    "the host's": "mov.b64 gx, x; cvta.param.u64 gx, gx; mul.wide.u32 st, t, 4; add.u64 gx, gx, st; mov.u32 n, 0;"
+    "@q ld.u32 n, [gx]; @q st.shared.u32 [mw], n;",
+}
+"""What a map begins as: all of its fields are made, or those of the host's map but for the address."""
+
+
+def _made(level: str, target: str, begin: str, swizzle: int, opt: int = 3, fields=FIELDS) -> np.ndarray:
+    """As `_copied`, by a map that the kernel makes in global memory."""
+    if not probe()[target].available:
+        pytest.skip(f"no ptxas for {target}")
+    chosen = fields if begin == "zeros" else fields[:1]
+    replaced = " ".join(
+        f"@p tensormap.replace.tile.{f}.shared::cta.b1024.{t} [map], {v.format(swizzle=swizzle)};" for f, t, v in chosen
+    )
+    text = KERNEL.replace(".param .s32 first)", ".param .s32 first, .param .u64 tensor, .param .u64 room)").replace(
+        "mov.b64 gx, x; cvta.param.u64 gx, gx;", MADE.format(begin=BEGINS[begin], replaced=replaced)
+    )
+    x, y, room = np.arange(1, 801, dtype=np.uint32).reshape(20, 40), np.zeros((40, 36), np.uint32), np.zeros(32, "u4")
+    source, to, other = Buffer(x, "x"), Buffer(y, "y"), Buffer(np.zeros_like(x), "nothing")
+    maps = [HostMap(b, 0, a.shape, (a.shape[1], 1), (8, 32), 2, swizzle, 0) for b, a in ((other, x), (to, y))]
+    arguments = [*maps, 2, source, Buffer(room, "room", defined=False)]
+    ptx = text.format(target=target)
+    if level == "ptx":
+        run_kernel(ptx, arguments, (1,), num_threads=THREADS)
+    else:
+        run_machine_code(_machine_code(ptx, "k", None, opt, False), arguments, (1,), THREADS)
+    return y
+
+
+@pytest.mark.parametrize(
+    ("target", "begin", "swizzle", "opt"),
+    [("sm_90a", "zeros", 3, 3), ("sm_90a", "zeros", 0, 0), ("sm_90a", "the host's", 3, 3), ("sm_100a", "zeros", 3, 3),
+     ("sm_100a", "the host's", 0, 3), ("sm_120a", "zeros", 3, 3)],
+)  # fmt: skip
+def test_a_map_that_the_kernel_makes(target: str, begin: str, swizzle: int, opt: int) -> None:
+    wanted = _made("ptx", target, begin, swizzle)
+    assert len(np.unique(wanted)) > 8
+    np.testing.assert_array_equal(_made("sass", target, begin, swizzle, opt), wanted)
+
+
+@pytest.mark.parametrize("target", ["sm_90a", "sm_120a"])
+def test_a_map_that_a_triton_kernel_makes(target: str) -> None:
+    """It lies in the scratch memory of the kernel."""
+    pytest.importorskip("triton")
+    from tests.support.small_kernels import described
+
+    x, y = np.arange(256, dtype=np.float32).reshape(16, 16), np.zeros((16, 16), np.float32)
+    emulated(described, target, level="sass")[(1,)](x, y, 16, 16, B=16)
+    np.testing.assert_array_equal(y, x)
+
+
+def test_a_field_in_another_place_makes_another_map(monkeypatch: pytest.MonkeyPatch) -> None:
+    planted = {**tensor_maps._PLACES, "box_dim": tensor_maps._PLACES["box_dim"][::-1]}
+    monkeypatch.setattr(tensor_maps, "_PLACES", planted)
+    with pytest.raises((MachineFault, Unsupported)):
+        _made("sass", "sm_90a", "zeros", 3)
+
+
+def test_a_map_with_a_bit_of_no_field_is_refused() -> None:
+    source = Buffer(np.zeros((20, 40), np.uint32), "x")
+    data = tensor_maps.of_the_device(HostMap(source, 0, (20, 40), (40, 1), (8, 32), 2, 3, 0).bytes)
+    assert not isinstance(tensor_maps.read_map(data), str)
+    assert "bit 1023" in str(tensor_maps.read_map(data[:-1] + b"\x80"))
+
+
+@pytest.mark.parametrize("element", [*range(13), 14])
+def test_maps_of_the_host_are_read_as_they_are_made(element: int) -> None:
+    source = Buffer(np.zeros((4, 6, 8, 256), np.uint64), "x")
+    given = HostMap(source, 0, (4, 6, 8, 256), (12288, 2048, 256, 1), (2, 3, 5, 128 if element == 14 else 16), element,
+                    0, int(element in (6, 7, 9, 10))).bytes  # fmt: skip
+    assert tensor_maps.read_map(tensor_maps.of_the_device(given)) == decoded(given)
+
+
+def test_a_map_that_nobody_wrote_is_refused() -> None:
     text = KERNEL.replace("mov.b64 gx, x; cvta.param.u64 gx, gx;", "ld.param.u64 gx, [x]; and.b64 gx, gx, -128;")
-    with pytest.raises(Unsupported, match="no parameter"):
+    with pytest.raises(Unsupported, match="tensor map"):
         _copied("sass", "sm_90a", 0, 2, text=text)
 
 

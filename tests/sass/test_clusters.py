@@ -8,13 +8,16 @@ import numpy as np
 import pytest
 
 from ptxdiff import run_ptx
+from ptxdiff.emulator import Buffer
+from ptxdiff.emulator.errors import MemoryFault
 from ptxdiff.sass import clusters
 from ptxdiff.sass.cubin import MachineCode
 from ptxdiff.sass.run import run_machine_code
 from ptxdiff.sass.text import MachineFault, Unsupported
+from ptxdiff.sass.trace import followed
 from ptxdiff.triton.targets import probe
 from tests.support.sass.assembly import written
-from tests.support.sass.modules import run_one
+from tests.support.sass.modules import run_one, together
 
 SIZE, BLOCKS, THREADS = 4, 8, 64
 TEXT = """
@@ -153,9 +156,36 @@ def test_strong_accesses_that_order_nobody_race(monkeypatch: pytest.MonkeyPatch)
     body += "ld.acquire.cluster.shared::cluster.u32 y, [own+512]; setp.ne.u32 done, y, 7; @done bra POLL;"
     body += f"ld.shared.u32 x, [own+256]; {SYNC}"
     assert (cluster_run("", "sass", body) == cluster_run("", "ptx", body)).all()
-    monkeypatch.setattr(clusters.ClusterBlocks, "acquire", lambda self, places, lanes: None)
+    monkeypatch.setattr(clusters.ClusterBlocks, "acquire", lambda self, instruction, places, lanes: None)
     with pytest.raises(MachineFault, match="race"):
         cluster_run("", "sass", body)
+
+
+FLAG = (
+    f"{SYNC} st.shared::cluster.u32 [far+256], w; {{release}} st.relaxed.{{to}}.shared::cluster.u32 [far+512], 7; POLL:"
+    "ld.relaxed.{of}.shared::cluster.u32 y, [own+512]; setp.ne.u32 done, y, 7; @done bra POLL; {acquire}"
+    f"ld.shared.u32 x, [own+256]; {SYNC}"
+)
+SCOPES = [
+    ("cluster", "cluster", "cluster", "cluster", False),
+    ("gpu", "gpu", "cluster", "sys", False),
+    ("cta", "cluster", "cluster", "cluster", True),
+    ("cluster", "cta", "cluster", "cluster", True),
+    ("cluster", "cluster", "cta", "cluster", True),
+    ("cluster", "cluster", "cluster", "cta", True),
+]
+
+
+@pytest.mark.parametrize(("release", "to", "of", "acquire", "races"), SCOPES)
+def test_scopes_of_one_block_order_no_other_block(release: str, to: str, of: str, acquire: str, races: bool) -> None:
+    fences = {"release": f"fence.acq_rel.{release};", "acquire": f"fence.acq_rel.{acquire};"}
+    body = FLAG.format(to=to, of=of, **fences)
+    if races:
+        for level, error in (("ptx", MemoryFault), ("sass", MachineFault)):
+            with pytest.raises(error, match="race"):
+                cluster_run("", level, body)
+        return
+    assert (cluster_run("", "sass", body) == cluster_run("", "ptx", body)).all()
 
 
 WRONG = [
@@ -255,14 +285,28 @@ def _code(body: str) -> MachineCode:
     return MachineCode("kernel", "sm_90", written(body), (), 0x210, {}, 0, 0)
 
 
-def test_a_thread_of_a_cluster_is_not_followed() -> None:
+def test_a_kernel_in_clusters_runs_in_one_schedule_after_the_other() -> None:
     from ptxdiff.sass.run import run_schedules
-    from ptxdiff.sass.trace import followed
 
     code = dataclasses.replace(_code("EXIT"), cluster=(2, 1, 1))
-    with pytest.raises(Unsupported, match="cluster"):
-        followed(code, [], (2,), 32, 0)
     with pytest.raises(Unsupported, match="cluster"):
         run_schedules(code, [], 1, 32)
     with pytest.raises(Unsupported, match="not made of clusters"):
         run_machine_code(code, [], (3,), 32)
+
+
+@pytest.mark.parametrize("thread", [0, 5 * THREADS + 7])
+def test_a_thread_of_a_cluster_is_followed(thread: int) -> None:
+    """It loads what the next block of its cluster stored: the number of that block's rank and of the thread."""
+    text = TEXT.format(body=BODIES["loads"], size=SIZE)
+    out, given = np.zeros(2 * BLOCKS * THREADS, np.uint32), np.zeros(SIZE * THREADS, np.uint32)
+    buffers = [Buffer(out, "out"), Buffer(given, "in")]
+    code = together((text,), 3)[text]
+    trace = followed(code, buffers, (BLOCKS,), THREADS, thread)
+    assert not out.any()
+    block, number = divmod(thread, THREADS)
+    wanted = (block + 1) % SIZE * 1000 + number
+    assert any(wanted in step.writes.values() for step in trace if step.instruction.opcode == "LD")
+    assert trace[-1].instruction.opcode == "EXIT"
+    run_machine_code(code, buffers, (BLOCKS,), THREADS)
+    assert out.reshape(-1, 2)[thread, 0] == wanted

@@ -150,6 +150,55 @@ def test_a_strong_flag_without_a_fence_before_it_is_a_race(body: str, level: str
         _stored("fenced", level, "sm_90a")
 
 
+READS = {
+    "relaxed": "ld.relaxed.gpu.u32 y, [g+-128];",
+    "volatile": "ld.volatile.u32 y, [g+-128];",
+    "fence before": "fence.acq_rel.gpu; ld.relaxed.gpu.u32 y, [g+-128];",
+    "update": "atom.relaxed.gpu.or.b32 y, [g+-128], 0;",
+    "acquire": "ld.acquire.gpu.u32 y, [g+-128];",
+    "acquire of the system": "ld.acquire.sys.u32 y, [g+-128];",
+    "fence": "ld.relaxed.gpu.u32 y, [g+-128]; fence.acq_rel.gpu;",
+    "fence of the block": "ld.relaxed.gpu.u32 y, [g+-128]; fence.acq_rel.cta;",
+    "volatile and fence": "ld.volatile.u32 y, [g+-128]; fence.sc.cta;",
+    "update that acquires": "atom.acquire.gpu.or.b32 y, [g+-128], 0;",
+    "update and fence": "atom.relaxed.gpu.or.b32 y, [g+-128], 0; fence.acq_rel.gpu;",
+}
+"""How the second warp reads the flags of the first: the first four are races."""
+LATE = {
+    "late fence": "ld.u32 x, [g+128]; fence.acq_rel.gpu;",
+    "fence": "fence.acq_rel.gpu; ld.u32 x, [g+128];",
+}
+"""Behind a loop of relaxed loads: only the fence before the data orders them."""
+
+
+def _waiting(read: str, data: str = "ld.u32 x, [g+128];") -> str:
+    body = FENCED.replace("st.relaxed.cta", "st.relaxed.gpu").replace("ld.u32 x, [g+128];", data)
+    return body.replace("ld.acquire.cta.u32 y, [g+-128];", read)
+
+
+@pytest.mark.parametrize("opt", [0, 3])
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    ("name", "body", "races"),
+    [
+        *((n, _waiting(read), number < 4) for number, (n, read) in enumerate(READS.items())),
+        *((n, _waiting(READS["relaxed"], data), n != "fence") for n, data in LATE.items()),
+    ],
+)
+def test_a_strong_load_orders_as_in_ptx(name: str, body: str, races: bool, target: str, opt: int, monkeypatch) -> None:
+    bodies = {n: _waiting(read) for n, read in READS.items()} | {f"{n}, late": _waiting(READS["relaxed"], d)
+              for n, d in LATE.items()}  # fmt: skip
+    monkeypatch.setattr("tests.sass.test_generic.BODIES", {**bodies, "this": body})
+    if races:
+        for level, error in (("ptx", MemoryFault), ("sass", MachineFault)):
+            with pytest.raises(error, match="race"):
+                _stored("this", level, target, opt)
+        return
+    wanted = _stored("this", "ptx", target)
+    assert wanted.any()
+    assert (_stored("this", "sass", target, opt) == wanted).all()
+
+
 @pytest.mark.parametrize("after", ["", "fence.acq_rel.cta;"])
 @pytest.mark.parametrize("name", ["last", "last of shared"])
 def test_a_count_without_a_memory_barrier_before_it_is_a_race(name: str, after: str, monkeypatch) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -211,18 +213,18 @@ def test_a_bit_that_is_not_known_is_found_in_every_single_lane(body: str) -> Non
     ["LOP3.LUT R5, R5, 0x1, RZ, 0xc0, !PT", "LOP3.LUT R5, R5, R6, RZ, 0x3c, !PT"],
     ids=["a bit", "the xor of two words"],
 )
-@pytest.mark.parametrize("space", ["local", "shared"])
-def test_memory_of_a_thread_or_block_that_was_never_written_is_found_in_every_single_lane(
-    space: str, body: str
-) -> None:
-    if space == "local":
+@pytest.mark.parametrize("space", ["local", "shared", "global"])
+def test_memory_that_was_never_written_is_found_in_every_single_lane(space: str, body: str) -> None:
+    if space == "global":  # the output itself, before it is written
+        load = "MOV R8, c[0x0][0x160]\nMOV R9, c[0x0][0x164]\nLDG.E R5, [R8.64+{:#x}]\nLDG.E R6, [R8.64+0x40]"
+    elif space == "local":
         load = "MOV R1, c[0x0][0x28]\nIADD3 R1, R1, -0x8, RZ\nLDL R5, [R1]\nLDL R6, [R1+0x4]"
     else:
         load = "LDS R5, [R0.X4]\nLDS R6, [R0.X4+0x80]"
     for lane in range(8):
         alone = f"{body}\nISETP.NE.AND P2, PT, R0, {lane:#x}, PT\n@P2 MOV R5, RZ"
         with pytest.raises(UndefinedBits):
-            run(f"{LOAD} {load}\n{alone} {STORE}", [WORDS], local=16, shared=256)
+            run(f"{LOAD} {load.format(4 * lane)}\n{alone} {STORE}", [WORDS], local=16, shared=256)
 
 
 def test_an_undefined_register_is_not_zero() -> None:
@@ -256,6 +258,32 @@ def test_an_unknown_instruction_is_refused_when_it_runs_and_not_before() -> None
     assert (run(skipped.replace(".L_x_0: ", ".L_x_0:\n"), [WORDS])[0] == WORDS).all()
     with pytest.raises(Unsupported, match="FOO"):
         run(f"{LOAD} FOO R5, R4 {STORE}", [WORDS])
+
+
+def test_an_instruction_that_nvdisasm_cannot_read_is_named_by_its_bits() -> None:
+    function = written("NOP\nEXIT")
+    unread = function.instructions[0]._replace(text="", opcode="", low=0x1234, high=0xAB)
+    function = replace(function, instructions=(unread, function.instructions[1]))
+    with pytest.raises(Unsupported, match=r"0x00000000000000ab0000000000001234.*no text"):
+        run_machine_code(MachineCode("kernel", "sm_80", function, (), 0x160, {}, 0, 0), [], (1,), 32)
+
+
+def _polynomials(a: int, b: int) -> int:
+    """The product of two polynomials over two elements."""
+    total = 0
+    for number in range(64):
+        total ^= (a << number) * (b >> number & 1)
+    return total
+
+
+@pytest.mark.parametrize(("half", "shift"), [("LO", 0), ("HI", 64)])
+@pytest.mark.parametrize("word", [0, 1])
+def test_a_product_of_polynomials(half: str, shift: int, word: int) -> None:
+    body = "MOV R5, 0x80000001\nMOV R6, 0x12345678\nMOV R7, 0xdeadbeef\nMOV R8, 0x55\nMOV R9, 0xffff0000\n"
+    found, _ = run(f"{LOAD} {body} CLMAD.{half} R10, R4, R6, R8\nMOV R5, R{10 + word}\n{STORE}", [WORDS])
+    products = [_polynomials(0x80000001 << 32 | w, 0xDEADBEEF12345678) for w in WORDS.tolist()]
+    wanted = [(product >> shift & (1 << 64) - 1) ^ 0xFFFF000000000055 for product in products]
+    assert found.tolist() == [w >> 32 * word & 0xFFFFFFFF for w in wanted]
 
 
 def test_an_unknown_word_of_the_driver_is_refused() -> None:
@@ -317,8 +345,22 @@ def test_a_warp_that_has_converged_jumps_over_what_brings_it_together() -> None:
     assert (found == WORDS + np.where(np.arange(32) >= 16, 2, 0x101)).all()
 
 
+@pytest.mark.parametrize("mask", ["~URZ", "UR4"])
+def test_a_warp_of_which_lanes_are_missing_jumps_to_what_brings_it_together(mask: str) -> None:
+    missing = f"BRA.DIV {mask}, `(.L_x_6)\nIADD3 R5, R5, 0x100, RZ\n.L_x_6:\n"
+    found, _ = run(f"{LOAD} UMOV UR4, 0xffffffff\nMOV R5, R4\n{missing} {STORE}", [WORDS])
+    assert (found == WORDS + 0x100).all()
+    inside = DIVERGED.replace("IADD3 R5, R4, 0x1, RZ", f"IADD3 R5, R4, 0x1, RZ\n{missing}")
+    found, _ = run(f"{LOAD} UMOV UR4, 0xffffffff\n{inside} {STORE}", [WORDS])
+    assert (found == WORDS + np.where(np.arange(32) >= 16, 2, 1)).all()
+    if mask == "UR4":
+        with pytest.raises(Unsupported, match="lacks a lane"):
+            run(f"{LOAD} UMOV UR4, 0xffff\nMOV R5, R4\n{missing} {STORE}", [WORDS])
+
+
 def test_other_branches_by_convergence_are_refused() -> None:
-    for text in ("BRA.CONV URZ, `(.L_x_5)", "@P0 BRA.CONV ~URZ, `(.L_x_5)", "BRA.CONV ~UR4, `(.L_x_5)"):
+    others = ("@P0 BRA.DIV ~URZ, `(.L_x_5)", "BRA.DIV URZ, `(.L_x_5)", "BRA.DIV R4, `(.L_x_5)", "BRA.DIV `(.L_x_5)")
+    for text in (*others, "BRA.CONV URZ, `(.L_x_5)", "@P0 BRA.CONV ~URZ, `(.L_x_5)", "BRA.CONV ~UR4, `(.L_x_5)"):
         with pytest.raises(Unsupported):
             run(f"{LOAD} MOV R5, R4\n{CONVERGED.replace('BRA.CONV ~URZ, `(.L_x_5)', text)} {STORE}", [WORDS])
     with pytest.raises(Unsupported, match="ended"):
@@ -390,12 +432,14 @@ def test_pairs_of_uniform_registers_are_added(low: int, high: int, term: str, ex
     for word, wanted in zip(("UR8", "UR9"), expected, strict=True):
         body = f"UMOV UR4, {low:#x}\nUMOV UR5, {high:#x}\nUIADD3.64 UR8, UR4, {term}, URZ\nMOV R5, {word}"
         assert (run(f"{LOAD} {body} {STORE}", [WORDS])[0] == wanted).all()
+        with_carries = body.replace("UR8, UR4", "UR8, UPT, UPT, UR4")
+        assert (run(f"{LOAD} {with_carries} {STORE}", [WORDS])[0] == wanted).all()
 
 
 @pytest.mark.parametrize("text", [
+    "UIADD3.64 UR8, UPT, UP0, UR4, 0x2, URZ", "UIADD3.64 UR8, UPT, UR4, 0x2, URZ", "IADD3.64 R8, R4, 0x2, RZ",
     "UIADD3.64 UR9, UR4, 0x2, URZ", "UIADD3.64 UR8, -UR4, 0x2, URZ", "UIADD3.64 UR8, UR4, -0x2, URZ",
     "UIADD3.64 UR8, UR4, 0x80000000, URZ", "UIADD3.64.X UR8, UR4, 0x2, URZ", "UIADD3.64 UR8, UP0, UR4, 0x2, URZ",
-    "IADD3.64 R8, R4, 0x2, RZ",
 ])  # fmt: skip
 def test_other_sums_of_pairs_are_refused(text: str) -> None:
     with pytest.raises(Unsupported):

@@ -156,6 +156,38 @@ def test_a_planted_mistake_in_a_wide_sum_with_a_carry_differs(row: str, monkeypa
         assert lessons[row].differed, mistake
 
 
+CARRIES_OUT = {
+    "IMAD.WIDE-c+carry": "carry of mul.wide.s32 and sub",
+    "IMAD.WIDE.X+carry": "carries of mul.wide.s32 and {}",
+    "IMAD.WIDE.U32.X~c+carry": "carries of mul.wide.u32 and sub",
+}
+"""Rows for products with a carry out, and sequences that teach each."""
+
+
+@pytest.mark.parametrize("row", CARRIES_OUT)
+def test_a_planted_mistake_in_the_carry_of_a_wide_product_differs(row: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = list(dict.fromkeys(CARRIES_OUT[row].format(operation) for operation in ("add", "sub")))
+    names += [f"last carry{n[7:]}" for n in names if n.startswith("carries")]
+    lessons, complaints = _teach(names)
+    assert complaints == {}
+    assert len(lessons[row].agreed) >= taught.CONTEXTS
+    mistake = _sum_and_sign if "X" in row else _difference_and_sign
+    wrong = [dataclasses.replace(r, definition=mistake) if r.name == row else r for r in rows.ROWS["IMAD"]]
+    plant(monkeypatch, "IMAD", wrong)
+    lessons, _ = _teach(names)
+    assert lessons[row].differed
+
+
+def _sum_and_sign(a: int, b: int, c: int, d: int, result: int) -> int:
+    total = wrap64(wrap64(a * b) + c + d)
+    return total if result == 0 else (1 if total < 0 else 0)
+
+
+def _difference_and_sign(a: int, b: int, c: int, result: int) -> int:
+    total = wrap64(a * b + c)
+    return total if result == 0 else (1 if total < 0 else 0)
+
+
 def _without_carry(right):
     return _signed_sum if right.__name__ == "imad_wide_signed_x" else _unsigned_sum
 

@@ -77,6 +77,21 @@ def test_stores_of_halves_give_the_bits_of_the_ptx(level: int) -> None:
     np.testing.assert_array_equal(ran(kernel, 2, 2, level="sass", opt=level), ran(kernel, 2, 2))
 
 
+@pytest.mark.parametrize("level", [0, 3])
+@pytest.mark.parametrize("at", [0, 3])
+def test_a_shift_gives_the_bits_of_the_ptx(at: int, level: int) -> None:
+    fill = f"{tm.loaded(16)}  tcgen05.st.sync.aligned.32x32b.x16.b32 [%own], {tm.registers(10, 16)};\n"
+    fill += "  tcgen05.wait::st.sync.aligned;\n  bar.sync 0;\n"
+    shift = f"  @%first tcgen05.shift.cta_group::1.down [%base+{at}];\n{tm.waited()}"
+    load = (
+        f"  tcgen05.ld.sync.aligned.32x32b.x16.b32 {tm.registers(100, 16)}, [%own];\n  tcgen05.wait::ld.sync.aligned;\n"
+    )
+    kernel, plain = (tm.text(fill + part + load + tm.stored(16, 100), columns=32) for part in (shift, ""))
+    wanted = ran(kernel, 16, 16)
+    assert (wanted != ran(plain, 16, 16)).sum() > 200
+    np.testing.assert_array_equal(ran(kernel, 16, 16, level="sass", opt=level), wanted)
+
+
 def test_cells_that_nobody_wrote_are_undefined() -> None:
     body = "  tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r10}, [%own];\n  tcgen05.wait::ld.sync.aligned;\n"
     with pytest.raises(UndefinedBits):

@@ -10,8 +10,12 @@ import pytest
 
 from ptxdiff import run_ptx
 from ptxdiff.sass import tensor_products
+from ptxdiff.sass.cubin import MachineCode
+from ptxdiff.sass.run import run_machine_code
 from ptxdiff.sass.text import MachineFault, Unsupported
 from ptxdiff.triton.targets import probe
+from tests.emulator.kernel.tcgen05 import test_sparse_products as sparse
+from tests.emulator.kernel.tcgen05.test_collectors import several
 from tests.support.emulator import tensor_memory_text as tm
 from tests.support.emulator.tensor_products import (
     PRODUCTS,
@@ -28,7 +32,7 @@ from tests.support.emulator.tensor_products import (
     scales,
 )
 from tests.support.sass.ahead import read_together
-from tests.support.sass.assembly import run
+from tests.support.sass.assembly import run, written
 
 TARGET = "sm_100a"
 DENSE = [p for p in PRODUCTS if not p.ws]
@@ -131,11 +135,76 @@ def test_disabled_lanes_and_a_divided_accumulator(level: int, monkeypatch: pytes
     np.testing.assert_array_equal(got, wanted)
 
 
+WEIGHTS = [p for p in PRODUCTS if p.ws] + [Product("i8", "s8", "u8", d="s32", m=32, n=64, ws=True, swizzle=(0, 2))]
+
+
+@pytest.mark.parametrize("level", [0, 3], indirect=True)
+@pytest.mark.parametrize("product", WEIGHTS, ids=name)
+def test_weight_stationary_products_give_the_bits_of_the_references(product: Product, level: int) -> None:
+    np.testing.assert_array_equal(*multiplied(product))
+
+
 @pytest.mark.parametrize("level", [3], indirect=True)
-@pytest.mark.parametrize("product", [p for p in PRODUCTS if p.ws][-1:], ids=name)
-def test_what_is_not_known_yet_is_refused(product: Product, level: int) -> None:
-    with pytest.raises(Unsupported, match=r"UTCHMMA\.\w*WS"):
-        multiplied(product)
+@pytest.mark.parametrize("mask", [0, 1 << 39])
+def test_a_mask_of_columns_that_are_zero(mask: int, level: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    product, given = WEIGHTS[1], f"  mov.b64 z, {mask};\n"
+    whole, issue = tm.product, "  @%first tcgen05.mma"
+    monkeypatch.setattr(tm, "product", lambda *parts: whole(*parts).replace(issue, f"  .reg .b64 z; {given}{issue}"))
+    options = {"operands": "%a, %b, %x, %p0, z"}
+    if mask:
+        with pytest.raises(MachineFault, match="mask 0x"):
+            multiplied(product, **options)
+        return
+    np.testing.assert_array_equal(*multiplied(product, **options))
+
+
+@pytest.mark.parametrize("level", [3], indirect=True)
+def test_buffers_of_b(level: int) -> None:
+    hints = ["b1::fill", "b0::fill", "b3::discard", "b1::use", "b0::lastuse", "b1::lastuse"]
+    np.testing.assert_array_equal(*several(WEIGHTS[1], hints))
+    with pytest.raises(MachineFault, match="buffer b2"):
+        several(WEIGHTS[1], ["b1::fill", "b2::use"])
+
+
+SPARSE = [*sparse.PRODUCTS[:2], sparse.PRODUCTS[4], sparse.PRODUCTS[6], sparse.PRODUCTS[9]]
+
+
+@pytest.mark.parametrize("level", [0, 3], indirect=True)
+@pytest.mark.parametrize("product", SPARSE, ids=name)
+def test_products_of_a_sparse_matrix_give_the_bits_of_the_references(product: Any, level: int) -> None:
+    a, b, mask, c, cells = sparse.prepared(product)
+    np.testing.assert_array_equal(sparse.ran(product, a, b, cells), sparse.expected(product, a, b, mask, c))
+
+
+@pytest.mark.parametrize("level", [3], indirect=True)
+@pytest.mark.parametrize("product", sparse.SCALED[::2], ids=name)
+def test_scaled_products_of_a_sparse_matrix_give_the_bits_of_the_references(product: Any, level: int) -> None:
+    a, b, mask, c, cells = sparse.prepared(product)
+    x, y = scales(product, 12)
+    put(cells, SCALE_A, x, product.parts[0])
+    put(cells, SCALE_B, y, product.parts[1])
+    wanted = sparse.expected(product, a, b, mask, c, (x, y))
+    np.testing.assert_array_equal(sparse.ran(product, a, b, cells), wanted)
+
+
+@pytest.mark.parametrize("level", [3], indirect=True)
+def test_planted_metadata_give_other_bits(level: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    product, right = SPARSE[0], tensor_products.products.places
+    a, b, mask, c, cells = sparse.prepared(product)
+    monkeypatch.setattr(tensor_products.products, "places", lambda shape: tuple(x[::-1] for x in right(shape)))
+    assert (sparse.ran(product, a, b, cells) != sparse.expected(product, a, b, mask, c)).any()
+
+
+@pytest.mark.parametrize("text", [
+    "UTCHMMA.WS gdesc[UR6].A_KEEP, gdesc[UR8], tmem[UR10], tmem[UR4], idesc[UR5], UP0",
+    "UTCHMMA.WS gdesc[UR6], gdesc[UR8].B_KEEP.BUFFER4, tmem[UR10], tmem[UR4], idesc[UR5], UP0",
+    "UTCHMMA gdesc[UR6], gdesc[UR8].B_KEEP, tmem[UR10], tmem[UR4], idesc[UR5], UP0",
+    "UTCOMMA.WS gdesc[UR6], gdesc[UR8], tmem[UR10], tmem[UR12], idesc[UR13], tmem[UR4], UP0",
+])  # fmt: skip
+def test_what_is_not_known_is_refused(text: str) -> None:
+    code = MachineCode("kernel", TARGET, written(f"{text}\nEXIT"), (), 0x380, {}, 0, 0)
+    with pytest.raises(Unsupported, match=r"not known"):
+        run_machine_code(code, [], (1,), 32)
 
 
 @pytest.mark.parametrize("level", [3], indirect=True)

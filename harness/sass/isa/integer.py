@@ -7,6 +7,7 @@ first carry says that the sum needs more than 32 bits, the second that it needs 
 from __future__ import annotations
 
 from ptxdiff.emulator.isa.bit_manipulation import bmsk as ptx_bmsk
+from ptxdiff.emulator.isa.bit_manipulation import clmad as ptx_clmad
 from ptxdiff.emulator.isa.bit_manipulation import reverse, szext
 from ptxdiff.emulator.isa.compare import combine, ordered
 from ptxdiff.emulator.isa.convert_pack import cvt_pack_onto
@@ -677,3 +678,32 @@ def imad_wide_signed_x(a: int, b: int, c: int, d: int) -> int:
 def imad_wide_x_complement(a: int, b: int, c: int, d: int) -> int:
     """An unsigned 64-bit product, a sum with the complement of the third operand, and a carry."""
     return wrap64(wrap64(a * b) + c + d)
+
+
+@row("IMAD.WIDE", "R2,P = s,s,-q", label="IMAD.WIDE-c+carry")
+def imad_wide_difference_carry(a: int, b: int, c: int, result: int) -> int:
+    """A signed 64-bit product minus the third operand, which comes negated, and its carry: 1 unless it borrows."""
+    total = wrap64(a * b + c)
+    return total if result == 0 else (1 if c == 0 or below64(total, c) else 0)
+
+
+@row("IMAD.WIDE.X", "R2,P = s,s,Q,p", "R2,P = s,s,~q,p", label="IMAD.WIDE.X+carry")
+def imad_wide_signed_x_carry(a: int, b: int, c: int, d: int, result: int) -> int:
+    """A signed 64-bit product, a sum with the third operand (or its complement) and a carry, and the carry out."""
+    product = wrap64(a * b)
+    total = wrap64(product + c + d)
+    return total if result == 0 else (1 if below64(total, product) or (d == 1 and c == -1) else 0)
+
+
+@row("IMAD.WIDE.U32.X", "R2,P = u,u,~q,p", label="IMAD.WIDE.U32.X~c+carry")
+def imad_wide_x_complement_carry(a: int, b: int, c: int, d: int, result: int) -> int:
+    """An unsigned 64-bit product, a sum with the complement of the third operand and a carry, and the carry out."""
+    product = wrap64(a * b)
+    total = wrap64(product + c + d)
+    return total if result == 0 else (1 if below64(total, product) or (d == 1 and c == -1) else 0)
+
+
+@row("CLMAD.half", "R2 = Q,Q,Q", half={"LO": LO, "HI": HI})
+def clmad(a: int, b: int, c: int, half: int) -> int:
+    """Half of a product of polynomials over two elements, exclusive-or the third operand."""
+    return ptx_clmad(a, b, c, half)
