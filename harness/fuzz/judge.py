@@ -24,6 +24,7 @@ from ptxdiff.fuzz.execution import (
     emulated_words,
     expected,
     inputs_of,
+    plainly_interpreted,
     text_of,
 )
 from ptxdiff.fuzz.generate import program
@@ -421,6 +422,9 @@ def interpreted_proof(text: str, target: str, one: Ptxas, inputs: Words, lane: i
         return interpreted_one.words, ""
     outputs, ran = interpreted_one
     kernel = load_kernel(text, "p0")
+    plain = plainly_interpreted(MachineCodeInterpreter.code(done.cubin, "p0"), inputs)
+    if isinstance(plain, NotRead) or not np.array_equal(plain, outputs):
+        return "the steps of the machine code give other words in Python than as threaded code", ""
     doubt = doubt_of_ptx(kernel, fusion=True) or doubt_of_forms(ran, target)
     parted = _parting(kernel, done.cubin, inputs, lane, outputs)
     return doubt, "; ".join(filter(None, (parted, standing(ran, target))))
