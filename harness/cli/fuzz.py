@@ -295,6 +295,7 @@ def _progress(state: Tried) -> None:
 
 
 def _summary(state: Tried, places: Sequence[Path]) -> None:
+    from ptxdiff.fuzz.campaign import kinds
     from ptxdiff.fuzz.files import story
 
     ordered: list[PtxasFault] = sorted(state.findings.values(), key=lambda f: (f.kind, -f.seen, f.size))
@@ -304,4 +305,7 @@ def _summary(state: Tried, places: Sequence[Path]) -> None:
     if state.unread:
         refused += f"; of {state.unread} runs the machine code could not be read, most often: "
         refused += "; ".join(f"{reason} ({count})" for reason, count in state.why.most_common(3))
-    say(f"\n{state.programs} programs, {len(places)} findings, {state.known} more programs show known ones{refused}")
+    tally = ", ".join(f"{kind}: {count}" for kind, count in sorted(kinds(ordered).items()))
+    tally = f" ({tally})" if tally else ""
+    known = f"{state.known} more programs show known ones"
+    say(f"\n{state.programs} programs, {len(places)} findings{tally}, {known}; {state.runs} runs{refused}")

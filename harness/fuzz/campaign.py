@@ -27,7 +27,7 @@ from ptxdiff.cluster.tasks import Event, Lost, Tasks, Yielded, given_gpu
 from ptxdiff.emulator import PtxError
 from ptxdiff.fuzz.assemblers import Ptxas
 from ptxdiff.fuzz.execution import GpuRunner, MachineCodeInterpreter, MachineCodeRunner, emulated, inputs_of
-from ptxdiff.fuzz.judge import Batch, BatchJudge, FuzzPlan, JudgedBatch, PtxasFault, prepared
+from ptxdiff.fuzz.judge import Batch, BatchJudge, FuzzPlan, JudgedBatch, PtxasFault, has_fault_of, prepared
 from ptxdiff.processes.child import Device
 from ptxdiff.triton.ptxas import NoAssembler
 from ptxdiff.triton.targets import assembler as bundled
@@ -66,26 +66,34 @@ class FuzzCampaign:
         end = time.monotonic() + seconds
         # Not forked: a forked child would share our connection to the device's process.
         with ProcessPoolExecutor(self.jobs, mp_context=get_context("spawn"), initializer=_alone) as pool:
-            waiting: dict[Future[Batch], int] = {}
+            waiting: dict[Future[Any], int] = {}  # a Batch, or a JudgedBatch
             numbers = self.numbers(most)
             while True:
                 while len(waiting) < 2 * self.jobs and time.monotonic() < end:
                     number = next(numbers, None)
                     if number is None:
                         break
-                    waiting[pool.submit(prepared, self.plan, number)] = number
+                    if self.plan.interpreted:
+                        before = tuple(self.state.findings.values())
+                        waiting[pool.submit(judged_here, self.plan, number, before)] = number
+                    else:
+                        waiting[pool.submit(prepared, self.plan, number)] = number
                 if not waiting:
                     return self.state
                 done, _ = wait(waiting, return_when=FIRST_COMPLETED)
                 for future in done:
                     del waiting[future]
-                    before = tuple(self.state.findings.values())
-                    self.take(BatchJudge(self.plan, self.runner, before).judge(future.result()))
+                    self.take(self._judged(future.result()))
                     progress(self.state)
                 if time.monotonic() >= end:
                     for future in waiting:
                         future.cancel()
                     waiting = {f: n for f, n in waiting.items() if not f.cancelled()}
+
+    def _judged(self, made: Batch | JudgedBatch) -> JudgedBatch:
+        if isinstance(made, JudgedBatch):
+            return made
+        return BatchJudge(self.plan, self.runner, tuple(self.state.findings.values())).judge(made)
 
     def numbers(self, most: int | None) -> Iterator[int]:
         """The numbers of the batches that were not judged yet, for `most` programs in all; None: without an end."""
@@ -100,16 +108,30 @@ class FuzzCampaign:
         """Count a batch. Raises ValueError if it was counted before."""
         if judged.number in self.state.batches:
             raise ValueError(f"batch {judged.number} was counted before")
+        known = judged.known
         for finding in judged.findings:
-            self._add(finding)
+            # Another process may have found it since this one began its batch.
+            if self.plan.interpreted and self._has(finding):
+                known += 1
+            else:
+                self._add(finding)
         self.state.runs += judged.runs
-        self.state.known += judged.known
+        self.state.known += known
         self.state.programs += judged.programs
         self.state.refused_here += judged.refused
         self.state.unread += judged.unread
         self.state.why.update(judged.why)
         self.state.batches.add(judged.number)
-        self._journal.note({"batch": judged.number, "programs": judged.programs, "refused": judged.refused})
+        self._journal.note({"batch": judged.number, "programs": judged.programs, "refused": judged.refused,
+                            "runs": judged.runs, "known": known, "unread": dict(judged.why)})  # fmt: skip
+
+    def _has(self, finding: PtxasFault) -> bool:
+        """Whether an earlier finding of the same assemblers is the same fault, by the rule of `BatchJudge`."""
+        return finding.kind == "wrong" and any(
+            f.kind == "wrong" and set(finding.assemblers) <= set(f.assemblers) and has_fault_of(f.text, finding.text)
+            for f in self.state.findings.values()
+            if f.skeleton != finding.skeleton
+        )
 
     def _add(self, finding: PtxasFault) -> None:
         key = (finding.kind, finding.skeleton, finding.assemblers)
@@ -124,9 +146,21 @@ class FuzzCampaign:
                 self.state.batches.add(line["batch"])
                 self.state.programs += line["programs"]
                 self.state.refused_here += line["refused"]
+                self.state.runs += line.get("runs", 0)  # journals of earlier versions do not have these
+                self.state.known += line.get("known", 0)
+                self.state.why.update(line.get("unread", {}))
+                self.state.unread = self.state.why.total()
             else:
                 finding = finding_of(line["finding"])
                 self.state.findings[finding.kind, finding.skeleton, finding.assemblers] = finding
+
+
+def judged_here(plan: FuzzPlan, number: int, before: Sequence[PtxasFault]) -> JudgedBatch:
+    """Make and judge a batch whose machine code runs on the CPU, and reduce its findings. Worker processes call this.
+
+    before: the findings so far.
+    """
+    return BatchJudge(plan, MachineCodeInterpreter(plan.target), before).judge(prepared(plan, number))
 
 
 def finding_of(fields: Mapping[str, Any]) -> PtxasFault:

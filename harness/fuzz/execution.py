@@ -167,6 +167,17 @@ def _interpreted(code: MachineCode, inputs: Words) -> tuple[Words, Ran] | NotRea
     return outputs[0], ran
 
 
+def plainly_interpreted(code: MachineCode, inputs: Words) -> Words | NotRead:
+    """The outputs of a kernel by the Python steps alone, without threaded code, in one schedule after the other."""
+    outputs = np.zeros((len(inputs), OUTPUTS), np.uint32)
+    buffers = [Buffer(np.array(inputs), "inputs"), Buffer(outputs, "outputs", defined=False)]
+    try:
+        run_machine_code(code, buffers, (len(inputs) // BLOCK,), BLOCK, limit=LIMIT)
+    except PtxError as error:
+        return NotRead(error.message, schedule=isinstance(error, ScheduleDependence))
+    return outputs
+
+
 def run_here(cubin: bytes, inputs: Words) -> list[Words]:
     """Launch every kernel of a module once, on torch's current device. Raises NoDriver and DriverError."""
     import torch

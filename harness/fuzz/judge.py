@@ -24,6 +24,7 @@ from ptxdiff.fuzz.execution import (
     emulated_words,
     expected,
     inputs_of,
+    plainly_interpreted,
     text_of,
 )
 from ptxdiff.fuzz.generate import program
@@ -38,6 +39,8 @@ from ptxdiff.fuzz.reduce import (
     unrolled_random,
 )
 from ptxdiff.model.compilers import LEVELS
+from ptxdiff.sass.cubin import MachineCode
+from ptxdiff.sass.text import Unsupported
 from ptxdiff.triton.cubin import loaded_sections
 
 TOO_EARLY = "uses a result too early"
@@ -141,18 +144,21 @@ def prepared(plan: FuzzPlan, number: int) -> Batch:
             continue
         programs.append(made)
         seeds.append(seed)
-    every = range(len(programs))
-    parts = [list(assembled_parts(one, programs, every, plan.target)) for one in plan.assemblers]
+    every, text = range(len(programs)), text_of(programs, plan.target)
+    parts = [list(assembled_parts(one, programs, every, plan.target, text)) for one in plan.assemblers]
     if plan.interpreted:
         parts = _interpreted(parts, [inputs_of(seed) for seed in seeds], plan.target)
     return Batch(number, tuple(programs), tuple(seeds), tuple(right), tuple(map(tuple, parts)), refused)
 
 
 def assembled_parts(
-    one: Ptxas, programs: Sequence[RandomProgram], places: Sequence[int], target: str
+    one: Ptxas, programs: Sequence[RandomProgram], places: Sequence[int], target: str, text: str = ""
 ) -> Iterator[ModulePart]:
-    """The parts of some programs. A module that fails is halved, so that a program takes no other with it."""
-    done = one.assemble(text_of([programs[p] for p in places], target), target)
+    """The parts of some programs. A module that fails is halved, so that a program takes no other with it.
+
+    text: the module's, if it is known.
+    """
+    done = one.assemble(text or text_of([programs[p] for p in places], target), target)
     if done.ended == "assembled" or len(places) < 2:
         yield ModulePart(tuple(places), done.ended, done.cubin, done.words)
         return
@@ -161,17 +167,28 @@ def assembled_parts(
 
 
 def _interpreted(parts: Sequence[Sequence[ModulePart]], inputs: Sequence[Words], target: str) -> list[list[ModulePart]]:
-    """The parts with what their machine code gives on the CPU."""
+    """The parts with what their machine code gives on the CPU. Equal code of a program at several levels runs once."""
     runner = MachineCodeInterpreter(target)
     read = iter(runner.read([part.cubin for some in parts for part in some if part.ended == "assembled"]))
+    met: dict[int, list[tuple[MachineCode | None, Words | NotRead, str]]] = {}
 
     def ran(part: ModulePart) -> ModulePart:
         if part.ended != "assembled":
             return part
-        code, names = next(read), [f"p{k}" for k in range(len(part.places))]
-        interpreted_ones = runner.interpreted(code, names, [inputs[p] for p in part.places])
-        given = [one if isinstance(one, NotRead) else one[0] for one in interpreted_ones]
-        return replace(part, given=given, early=runner.early(code, names))
+        module, given, early = next(read), list[Words | NotRead](), list[str]()
+        for number, place in enumerate(part.places):
+            name = f"p{number}"
+            code = None if isinstance(module, Unsupported) else module[name]
+            known = met.setdefault(place, [])
+            equal = next((k for k in known if k[0] == code), None)
+            if equal is None:
+                (one,) = runner.interpreted(module, [name], [inputs[place]])
+                (use,) = runner.early(module, [name])
+                equal = code, one if isinstance(one, NotRead) else one[0], use
+                known.append(equal)
+            given.append(equal[1])
+            early.append(equal[2])
+        return replace(part, given=given, early=early)
 
     return [[ran(part) for part in some] for some in parts]
 
@@ -405,6 +422,9 @@ def interpreted_proof(text: str, target: str, one: Ptxas, inputs: Words, lane: i
         return interpreted_one.words, ""
     outputs, ran = interpreted_one
     kernel = load_kernel(text, "p0")
+    plain = plainly_interpreted(MachineCodeInterpreter.code(done.cubin, "p0"), inputs)
+    if isinstance(plain, NotRead) or not np.array_equal(plain, outputs):
+        return "the steps of the machine code give other words in Python than as threaded code", ""
     doubt = doubt_of_ptx(kernel, fusion=True) or doubt_of_forms(ran, target)
     parted = _parting(kernel, done.cubin, inputs, lane, outputs)
     return doubt, "; ".join(filter(None, (parted, standing(ran, target))))

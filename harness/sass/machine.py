@@ -297,6 +297,10 @@ class Machine:
                 if len(self.fibres) > count or fibre.pc in others:
                     self.fibres.append(fibre)
                     break
+        self._check_ended()
+
+    def _check_ended(self) -> None:
+        """Raise MachineFault if lanes wait for others that never come."""
         if self.alive.any():
             stuck = int(np.flatnonzero(self.alive)[0])
             raise MachineFault(f"deadlock: thread {stuck % self.threads} waits at 0x{int(self.resume[stuck]):x}")
@@ -773,26 +777,25 @@ def constant_word(launch: MachineLaunch, operand: Operand, size: int) -> int:
 
 def prepared(code: MachineCode) -> dict[int, MachineStep]:
     """The steps of a kernel by address. Instructions that are not in the table are refused when they run."""
+    return {instruction.address: prepared_step(instruction, code) for instruction in code.function.instructions}
+
+
+def prepared_step(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
+    """The step of one instruction of a kernel; see `prepared`."""
     from ptxdiff.sass.control import special
 
-    steps: dict[int, MachineStep] = {}
-    for instruction in code.function.instructions:
-        if not instruction.text:
-            words = (
-                f"0x{instruction.high:016x}{instruction.low:016x}, for which this nvdisasm has no text: a newer one may"
-            )
-            steps[instruction.address] = RefusedStep(instruction, f"{words} (TRITON_NVDISASM_PATH names it)")
-            continue
-        try:
-            rows, found = _computed.get((instruction.text, instruction.low), (None, None))
-            known = found is not None and rows is ROWS.get(instruction.opcode)
-            step = found.at(instruction) if found and known else _again(instruction) or special(instruction, code)
-            if step is not None and instruction.opcode in _ALIKE:
-                _alike.setdefault((instruction.text, instruction.low), step)
-            steps[instruction.address] = step or _new(instruction)
-        except Unsupported as refusal:
-            steps[instruction.address] = RefusedStep(instruction, refusal.message)
-    return steps
+    if not instruction.text:
+        words = f"0x{instruction.high:016x}{instruction.low:016x}, for which this nvdisasm has no text: a newer one may"
+        return RefusedStep(instruction, f"{words} (TRITON_NVDISASM_PATH names it)")
+    try:
+        rows, found = _computed.get((instruction.text, instruction.low), (None, None))
+        known = found is not None and rows is ROWS.get(instruction.opcode)
+        step = found.at(instruction) if found and known else _again(instruction) or special(instruction, code)
+        if step is not None and instruction.opcode in _ALIKE:
+            _alike.setdefault((instruction.text, instruction.low), step)
+        return step or _new(instruction)
+    except Unsupported as refusal:
+        return RefusedStep(instruction, refusal.message)
 
 
 _ALIKE = frozenset({

@@ -20,6 +20,7 @@ from ptxdiff.sass.machine import SCHEDULES, Computed, Machine, MachineLaunch, Ma
 from ptxdiff.sass.shared import reserved
 from ptxdiff.sass.tensor_maps import of_the_device
 from ptxdiff.sass.text import ScheduleDependence, Unsupported
+from ptxdiff.sass.threaded import LanesMeet, ThreadedCode, ThreadedMachine
 
 LANES = 1 << 14
 """Threads that run together."""
@@ -71,7 +72,7 @@ def run_machine_code(
     launch, runs = _agreed(kernel)
     for buffer in kernel.buffers:
         buffer.save()
-    return _ran(launch, kernel.steps, runs)
+    return _ran(launch, _moves(launch, kernel.steps), runs)
 
 
 @dataclass(frozen=True)
@@ -203,31 +204,44 @@ def run_schedules(
 ) -> Ran:
     """Run a kernel once, on a grid of len(SCHEDULES) times `copies` blocks: each part of it in another schedule.
 
-    For a kernel whose parts do the same work, on equal inputs. What they write must be equal; the caller looks at it.
+    Where no lane can notice another one while they are apart, all schedules give the same bits, and all parts run in
+    the first one (`LanesMeet`). For a kernel whose parts do the same work, on equal inputs. What they write must be
+    equal; the caller looks at it.
     Bits that were never written are others in each part. The buffers' arrays are changed in place. Raises what
     `run_machine_code` raises, but for UndefinedBits and ScheduleDependence.
     """
     buffers = buffers_of(parameters)
-    for buffer in buffers:
-        buffer.reset()
-        fill(buffer, SEEDS[0])
     if code.cluster is not None:
         raise Unsupported("a kernel in clusters runs in one schedule after the other")
     grid = (len(SCHEDULES) * copies, 1, 1)
-    schedules = [schedule for schedule in SCHEDULES for _ in range(copies)]
-    launch = MachineLaunch(
-        code, GlobalMemory(buffers, code.variables), grid, (block, 1, 1),
-        parameter_area(code.parameters, parameters), schedules, SEEDS[0], deadline(limit), shared=_shared_bytes(code),
-    )  # fmt: skip
-    steps = prepared(code)
-    Machine(launch, 0, grid[0]).run(steps)
+
+    def run(schedules: Sequence[str], *, private: bool) -> Ran:
+        for buffer in buffers:
+            buffer.reset()
+            fill(buffer, SEEDS[0])
+        memory = GlobalMemory(buffers, code.variables)  # it gives the buffers their addresses
+        launch = MachineLaunch(
+            code, memory, grid, (block, 1, 1), parameter_area(code.parameters, parameters), schedules, SEEDS[0],
+            deadline(limit), shared=_shared_bytes(code),
+        )  # fmt: skip
+        made = ThreadedCode(code, launch)
+        ThreadedMachine(launch, 0, grid[0], made, private=private).run_threaded()
+        return _ran(launch, made.moves(launch.visited), len(SCHEDULES))
+
+    try:
+        ran = run(SCHEDULES[:1], private=True)
+    except (LanesMeet, PtxError):  # an error too can be another one in another schedule
+        ran = run([schedule for schedule in SCHEDULES for _ in range(copies)], private=False)
     for buffer in buffers:
         buffer.save()
-    return _ran(launch, steps, len(SCHEDULES))
+    return ran
 
 
-def _ran(launch: MachineLaunch, steps: Mapping[int, MachineStep], runs: int) -> Ran:
-    moves = {step.move: step.code for at in launch.visited if not isinstance(step := steps[at], Computed)}
+def _moves(launch: MachineLaunch, steps: Mapping[int, MachineStep]) -> dict[str, StepCode]:
+    return {step.move: step.code for at in launch.visited if not isinstance(step := steps[at], Computed)}
+
+
+def _ran(launch: MachineLaunch, moves: Mapping[str, StepCode], runs: int) -> Ran:
     return Ran(launch.ran, tuple(sorted(launch.approximate)), sum(launch.ran.values()), runs, moves)
 
 

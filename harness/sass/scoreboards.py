@@ -79,7 +79,7 @@ def early_uses(function: MachineFunction) -> list[EarlyUse]:
         if instruction is None or (address in known and before <= known[address]):
             continue
         pending = known[address] = known.get(address, frozenset()) | before
-        after = _after(instruction, pending, at, found)
+        after = pending if _changes_nothing(instruction, pending) else _after(instruction, pending, at, found)
         todo.extend((next_one, after) for next_one in _next(instruction, function))
     return sorted(found.values(), key=lambda f: (f.used_by.address, f.set_by.address))
 
@@ -88,6 +88,21 @@ Guard = tuple[Place, bool]
 Pending = tuple[int, str, Place, int, Guard | None]
 """A scoreboard that was not waited for: its number, "result" or "operand", the register, and who set it. Then the
 predicate under which that ran, and whether inverted: None for no predicate, or one that was written since."""
+
+
+def _changes_nothing(instruction: MachineInstruction, pending: frozenset[Pending]) -> bool:
+    """Whether `_after` is the same as before and finds nothing, as for most instructions."""
+    control = instruction.high >> 41
+    if control >> 5 & 7 != _NONE or control >> 8 & 7 != _NONE or instruction.opcode == "DEPBAR":
+        return False
+    if not pending:
+        return True
+    waits = control >> 11 & 63
+    reads, writes = accesses(instruction)
+    return not any(
+        waits >> board & 1 or place in reads or place in writes or (under is not None and under[0] in writes)
+        for board, _, place, _, under in pending
+    )
 
 
 def _after(

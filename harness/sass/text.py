@@ -229,6 +229,7 @@ _TARGET = re.compile(r"^`\(([^)]+)\)$")
 _WORD = re.compile(r"^[A-Za-z_][\w.]*$")
 
 
+@lru_cache(1 << 14)  # few texts, such as R3, are most operands
 def operand(text: str) -> Operand:
     """One operand. Raises Unsupported for an unknown form."""
     text = text.strip()

@@ -11,7 +11,7 @@ import pytest
 
 from ptxdiff.cli import main
 from ptxdiff.conformance import taught
-from ptxdiff.fuzz import files
+from ptxdiff.fuzz import execution, files
 from ptxdiff.fuzz.assemblers import assembler
 from ptxdiff.fuzz.campaign import FuzzCampaign
 from ptxdiff.fuzz.execution import MachineCodeInterpreter, NotRead, emulated, expected, inputs_of, text_of
@@ -21,6 +21,7 @@ from ptxdiff.fuzz.judge import (
     BatchJudge,
     FuzzPlan,
     JudgedBatch,
+    PtxasFault,
     assembled_parts,
     has_fault_of,
     interpreted_proof,
@@ -170,6 +171,46 @@ def test_a_batch_that_is_sent_twice_is_refused(tmp_path):
     assert (run.state.programs, run.state.runs) == (2, 4)
 
 
+def test_a_resumed_campaign_counts_its_runs_and_what_it_could_not_read(tmp_path):
+    run = FuzzCampaign(plan(), StandIn(), tmp_path / "journal.jsonl")
+    run.take(JudgedBatch(0, 2, 0, 4, 1, (), unread=2, why={"FOO has no row": 2}))
+    again = FuzzCampaign(plan(), StandIn(), tmp_path / "journal.jsonl").state
+    assert (again.runs, again.known, again.unread, dict(again.why)) == (4, 1, 2, {"FOO has no row": 2})
+
+
+def test_a_fault_that_two_processes_reduce_is_one_finding(tmp_path):
+    """Each began its batch before the other had its finding; another fault stays a finding."""
+    first = written(*MERGING, "mov.b32 <r=>, {<h>, <h>};")
+    more = written(*MERGING, "mov.b32 <r=>, {<h>, <h>};", "popc.b32 <r=>, <r>;")
+    other = written("popc.b32 <r=>, <r>;")
+    found = [
+        PtxasFault("wrong", f"a/{k}", ("ptxas",), (), text, 3, text) for k, text in enumerate((first, more, other))
+    ]
+    run = FuzzCampaign(dataclasses.replace(plan(), interpreted=True), None, tmp_path / "journal.jsonl")
+    for number, finding in enumerate(found):
+        run.take(JudgedBatch(number, 2, 0, 4, 0, (finding,)))
+    assert [f.text for f in run.state.findings.values()] == [first, other]
+    assert run.state.known == 1
+
+
+def test_equal_machine_code_at_two_levels_runs_once(monkeypatch):
+    """It has one result; other code of the same program has its own."""
+    ran = []
+    original = MachineCodeInterpreter.interpreted
+
+    def noted(read, names, inputs):
+        ran.extend(names)
+        return original(read, names, inputs)
+
+    monkeypatch.setattr(MachineCodeInterpreter, "interpreted", staticmethod(noted))
+    by = tuple(assembler(bundled(TARGET).path, level) for level in (0, 3, 3))
+    made = prepared(FuzzPlan("a", TARGET, 90, by, {"bits": 1.0}, batch=2, interpreted=True), 0)
+    assert sorted(ran) == ["p0", "p0", "p1", "p1"]
+    for parts in made.parts:
+        (part,) = parts
+        assert [np.array_equal(g, e) for g, e in zip(part.given, made.expected, strict=True)] == [True, True]
+
+
 def test_known_skeletons_are_counted_and_not_reduced_again():
     made = dataclasses.replace(plan(), avoid=frozenset(["xor.b32"]))
     judge = BatchJudge(made, StandIn())
@@ -316,6 +357,21 @@ def test_a_form_that_is_not_taught_accuses_nobody(monkeypatch, tmp_path):
     assert interpreted_proof(fault["text"], TARGET, assembler(path, 3), inputs, 0)[0] == ""
     monkeypatch.setattr(taught, "PATH", tmp_path / "none")
     assert "is not taught" in interpreted_proof(fault["text"], TARGET, assembler(path, 3), inputs, 0)[0]
+
+
+def test_words_that_threaded_code_alone_gives_accuse_nobody(monkeypatch):
+    """A mistake in it must not become a fault of an assembler: before it accuses one, Python runs the steps again."""
+    original = execution._interpreted
+
+    def mistaken(code, inputs):
+        outputs, ran = original(code, inputs)
+        optimised = len(code.function.instructions) < 40
+        return outputs ^ 1 if optimised else outputs, ran
+
+    monkeypatch.setattr(execution, "_interpreted", mistaken)
+    (finding,) = _on_the_cpu(_program(), monkeypatch)
+    assert finding.kind == "unsettled"
+    assert "in Python" in finding.words
 
 
 def test_without_a_gpu_machine_code_runs_on_the_cpu(tmp_path, capsys):

@@ -1,0 +1,266 @@
+"""Threaded code: rows of the table run as records of numbers, with the bits that their steps give."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from ptxdiff.emulator import Buffer, PtxError
+from ptxdiff.emulator.kernel.memory.space import GlobalMemory
+from ptxdiff.emulator.numeric.vectorise import Array
+from ptxdiff.sass import rows
+from ptxdiff.sass.cubin import MachineCode, Parameter
+from ptxdiff.sass.machine import Computed, Fibre, MachineLaunch, SourceFetch
+from ptxdiff.sass.rows import DESTINATIONS, ROWS, SOURCES, InstructionRow, OperandShape
+from ptxdiff.sass.run import run_schedules
+from ptxdiff.sass.text import MachineFunction, MachineInstruction, Operand, Unsupported
+from ptxdiff.sass.threaded import ThreadedCode, ThreadedMachine
+from ptxdiff.sass.threaded_records import Record, change_of, record
+from tests.support.sampling import spread
+from tests.support.sass.assembly import LOAD, STORE, plant, written
+
+THREADS = 64
+EDGES = np.array(
+    [0, 1, 0x7FFF, 0x8000, 0xFFFF, 0x7C00FC00, 0x7FFFFFFF, 0x80000000, 0x80000001, 0xFFFFFFFF, 0x7F800001, 0xFF800000,
+     0x12345678, 0x9ABCDEF0],
+    np.uint32,
+)  # fmt: skip
+
+
+# What signs and suffixes do ---------------------------------------------------------------------------------------
+
+
+def _sources() -> Iterator[tuple[str, Operand]]:
+    """Every kind of source with each sign and suffix that it may have."""
+    for kind, source in SOURCES.items():
+        suffixes = dict.fromkeys((*source.suffixes, ""))
+        for negated, absolute, inverted, suffix in itertools.product(
+            *(((False, True) if sign & set(source.signs) else (False,)) for sign in ({"-"}, {"|"}, {"~", "!"})),
+            suffixes,
+        ):
+            if suffix or "" in source.suffixes:
+                register = "P" if source.width == 1 else "R"
+                yield kind, Operand(register, 2, negated, absolute, inverted, suffix)
+
+
+def test_a_change_is_what_the_source_of_a_step_does() -> None:
+    """Where there is one. The number shows that there mostly is one: without it a run is slower, not wrong."""
+    changed = 0
+    for kind, operand in _sources():
+        change = change_of(kind, operand)
+        fetch = SourceFetch(kind, operand, written("NOP").instructions[0])
+        if change is None:
+            continue
+        changed += 1
+        pair = fetch.wide and operand.suffix != "F32"
+        kinds = np.uint8 if fetch.source.width == 1 else np.uint64 if pair else np.uint32
+        words = (EDGES & 1 if fetch.source.width == 1 else EDGES).astype(kinds)
+        words = words | words[::-1] << np.uint64(32) if pair else words
+        joined = words.astype(np.uint64) * np.uint64(1 << 32 | 1) if fetch.wide and not pair else words
+        right = fetch._signed(joined)
+        if fetch.source.width == 32 and fetch.source.signed:
+            right = right.view(np.int32).astype(np.int64).view(np.uint64)
+        assert [change.of(int(w)) for w in words] == right.astype(np.uint64).tolist(), (kind, operand)
+    assert changed > 60
+
+
+# Rows -------------------------------------------------------------------------------------------------------------
+
+
+def _instruction(row: InstructionRow, shape: OperandShape, chosen: int) -> MachineInstruction:
+    """An instruction of a row: with other registers, signs and modifiers for each number."""
+    words = list(row.fixed)
+    for codes in row.choices.values():
+        word = sorted(codes)[chosen % len(codes)]
+        words += [word] if word else []
+    words += [word for place, word in enumerate(row.flags) if chosen >> place & 1]
+    operands = [Operand("P", 7) for _ in range(shape.unused)]
+    for place, kind in enumerate(shape.destinations):
+        operands.append(Operand("P", place) if kind == "P" else Operand("R", 2 * ((chosen + place) % 3)))
+    for place, kind in enumerate(shape.sources):
+        operands += _source(kind, place, chosen)
+    guard = [None, Operand("P", 3), Operand("P", 3, inverted=True)][chosen % 3]
+    spelled = f"{row.opcodes[0]} {row.name} {shape} {chosen}"
+    return MachineInstruction(0, guard, row.opcodes[0], tuple(words), tuple(operands), 5 << 32, 0, spelled)
+
+
+def _source(kind: str, place: int, chosen: int) -> list[Operand]:
+    if kind.startswith("#"):
+        return [Operand("int", value=chosen % 4)]
+    if kind in ("PT", "!PT"):
+        return [Operand("P", 7, inverted=kind == "!PT")]
+    if kind in ("RZ", "-RZ"):
+        return [Operand("R", -1, negated=kind == "-RZ")]
+    source = SOURCES[kind]
+    if kind == "V":
+        return [Operand("float")]
+    minus = kind in ("-u", "-q") or ("-" in source.signs and chosen % 3 == 1)
+    bars = kind in ("a", "g") or ("|" in source.signs and chosen % 4 == 1)
+    tilde = kind in ("~u", "~q") or (bool(set("~!") & set(source.signs)) and not minus and chosen % 2 == 1)
+    suffix = source.suffixes[chosen % len(source.suffixes)]
+    if source.width == 1:
+        return [Operand("P", place % 3, inverted=tilde)]
+    if chosen % 5 == 4 and source.immediate == "int" and not suffix:
+        return [Operand("int", value=5)]
+    if chosen % 5 == 3 and suffix in ("", "64") and kind not in ("r", "e", "k", "y"):
+        return [Operand("UR", 4, minus, bars, tilde, suffix)]
+    return [Operand("R", 2 * ((chosen + place) % 5), minus, bars, tilde, suffix)]
+
+
+ALL = [r for r in dict.fromkeys(r for same in ROWS.values() for r in same) if r.opcodes[0] not in rows._UNIFORM]
+
+
+@pytest.mark.parametrize("row", spread(ALL, 16, name=lambda r: r.name))
+def test_a_record_gives_the_bits_of_its_step(row: InstructionRow) -> None:
+    """For all lanes and for some, with a guard or none, in registers that are read and written at once."""
+    agreed = 0
+    for shape, chosen in itertools.product(row.shapes, range(12)):
+        instruction = _instruction(row, shape, chosen)
+        try:
+            step = Computed(instruction)
+        except Unsupported:
+            continue  # the operands fit no row, or two
+        if step.match.row is row and (made := record(step)) is not None:
+            for lanes in (None, np.arange(0, THREADS, 3)):
+                assert _registers(step, None, lanes) == _registers(step, made, lanes), instruction
+            agreed += 1
+    assert agreed or row.undecided is not None or {"x", "m", "S", "d", "q"} & {k for s in row.shapes for k in s.sources}
+
+
+def _registers(step: Computed, made: Record | None, lanes: Array | None) -> list[object]:
+    """All registers after an instruction in some lanes, by its step or by its record, and in how many lanes it ran."""
+    launch = _launch()
+    code = ThreadedCode(launch.code, launch)
+    if made is not None:
+        code.at, code.ordered, code.registers = {0: (0, 0, 1)}, [made], made.registers
+        code.records = np.frombuffer(made.bytes_in(launch), np.uint8)
+    else:
+        code.at, code.ordered, code._steps = {}, [], {0: step}
+    machine = ThreadedMachine(launch, 0, 1, code)
+    machine._fill(16)
+    words = np.resize(EDGES, THREADS)
+    for number in range(16):
+        machine.register(number)[:] = np.roll(words, number * number) * (1 + number % 3)
+    for number in range(7):
+        machine.predicate(number)[:] = np.arange(THREADS) >> number & 1
+    for number in range(8):
+        machine.uniform_register(number)[:] = EDGES[number], EDGES[number + 3]
+    machine.fibres = [Fibre(0, lanes)]
+    machine.alive[:] = False
+    with pytest.raises(PtxError, match="no instruction"):
+        machine.run_threaded()
+    tables = [machine.register(k).tolist() for k in range(16)], [machine.predicate(k).tolist() for k in range(7)]
+    return [*tables, launch.ran, launch.approximate]
+
+
+def _launch() -> MachineLaunch:
+    code = MachineCode("kernel", "sm_80", written("EXIT"), (), 0x160, {}, 0, 0)
+    return MachineLaunch(code, GlobalMemory([], b""), (1, 1, 1), (THREADS, 1, 1), b"")
+
+
+def test_a_planted_row_is_not_run_by_an_older_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record is kept for its text: the rows that its opcode had then are part of what it is kept for."""
+    body = f"{LOAD} {PLACE} IADD3 R5, R4, 0x7, R0 {STORE}"
+    right = _parts(body)
+    row = next(r for r in rows.ROWS["IADD3"] if r.name == "IADD3")
+    wrong = rows.InstructionRow(row.name, row.opcodes, row.fixed, row.flags, row.choices, row.shapes, _off_by_one)
+    plant(monkeypatch, "IADD3", [wrong])
+    assert (_parts(body) == right + 1).all()
+
+
+def _off_by_one(a: int, b: int, c: int, result: int) -> int:
+    return a + b + c + 1
+
+
+def test_records_of_one_text_and_other_immediates_are_others() -> None:
+    """The text of a NaN has no payload: only the encoding tells two of them apart."""
+    found = []
+    for payload in (0x7FC00001, 0x7FC00002):
+        function = written(f"{LOAD} {PLACE} FSEL R5, RZ, QNAN, !PT {STORE}")
+        low = {"FSEL": payload << 32}
+        instructions = tuple(i._replace(low=low.get(i.opcode, i.low)) for i in function.instructions)
+        found.append(_parts(dataclasses.replace(function, instructions=instructions)))
+    assert (found[0] == 0x7FC00001).all()
+    assert (found[1] == 0x7FC00002).all()
+
+
+# Whole kernels ----------------------------------------------------------------------------------------------------
+
+
+def _parts(body: str | MachineFunction) -> np.ndarray:
+    """The words that each of three copies of 32 threads stores: shape [3, 32]."""
+    output, words = np.zeros(96, np.uint32), np.tile(np.arange(100, 132, dtype=np.uint32), 3)
+    buffers = [Buffer(output, "out", defined=False), Buffer(words, "in")]
+    places = tuple(Parameter(8 * k, 8) for k in range(len(buffers)))
+    function = written(body) if isinstance(body, str) else body
+    code = MachineCode("kernel", "sm_80", function, places, 0x160, {}, 0, 0)
+    run_schedules(code, buffers, 1, 32)
+    return output.reshape(3, 32)
+
+
+PLACE = "S2R R9, SR_CTAID.X\nIMAD R9, R9, 0x20, R0\nIMAD.WIDE R2, R9, R1, c[0x0][0x160]\n"
+"""Each copy's own place in the output."""
+
+DIVERGED = """
+ISETP.GE.AND P0, PT, R0, 0x10, PT
+BSSY B0, `(.L_x_2)
+@P0 BRA `(.L_x_1)
+{first}
+BRA `(.L_x_2)
+.L_x_1:
+{second}
+.L_x_2:
+BSYNC B0
+"""
+
+
+def test_sides_of_a_branch_run_and_join() -> None:
+    sides = DIVERGED.format(first="IADD3 R5, R4, 0x1, RZ", second="IADD3 R5, R4, 0x2, RZ")
+    found = _parts(f"{LOAD} {PLACE} {sides} {STORE}")
+    assert (found == np.arange(100, 132) + np.where(np.arange(32) >= 16, 2, 1)).all()
+
+
+UNIFORM = DIVERGED.format(first="MOV R6, 0x5\nR2UR UR4, R6\nMOV R5, RZ", second="MOV R5, UR4")
+"""One side of a branch writes the uniform register that the other side reads."""
+
+
+def test_lanes_that_notice_each_other_run_in_every_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one side reads depends on which side runs first, so the parts differ."""
+    schedules: list[int] = []
+    original = ThreadedMachine.run_threaded
+
+    def noted(machine: ThreadedMachine) -> None:
+        schedules.append(len(machine.launch.schedules))
+        original(machine)
+
+    monkeypatch.setattr(ThreadedMachine, "run_threaded", noted)
+    found = _parts(f"{LOAD} {PLACE} R2UR UR4, RZ\n{UNIFORM} {STORE}")
+    assert not (found == found[0]).all()
+    assert schedules == [1, 3]
+    for exchange in ("VOTE.ANY R5, PT, PT", "SHFL.BFLY PT, R5, R4, 0x1, 0x1f"):
+        schedules.clear()
+        _parts(f"{LOAD} {PLACE} {DIVERGED.format(first=exchange, second='MOV R5, RZ')} {STORE}")
+        assert schedules == [1, 3], exchange
+        schedules.clear()
+        _parts(f"{LOAD} {PLACE} {exchange}\n{DIVERGED.format(first='NOP', second='NOP')} {STORE}")
+        assert schedules == [1], exchange
+
+
+def test_bits_that_were_never_written_differ() -> None:
+    found = _parts(f"{LOAD} {PLACE} IADD3 R5, R4, R77, RZ {STORE}")
+    assert (found[0] != found[1]).any()
+    assert (found[1] != found[2]).any()
+
+
+def test_the_register_of_a_return_address_is_kept() -> None:
+    found = _parts(f"{LOAD} {PLACE} RPCMOV.32 Rpc.HI, R4\nRPCMOV.32 R5, Rpc.HI {STORE}")
+    assert (found == np.arange(100, 132)).all()
+
+
+def test_all_destinations_are_known() -> None:
+    """A destination of another kind would be stored as one of 32 bits."""
+    assert set(DESTINATIONS) == {"R", "R2", "P"}
