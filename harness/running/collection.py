@@ -44,18 +44,18 @@ if TYPE_CHECKING:
 
 
 class Together:
-    """The files and targets whose kernels were disassembled together in this process."""
+    """The files, targets and backends whose kernels were disassembled together in this process."""
 
     def __init__(self) -> None:
-        self._made: set[tuple[Path, str]] = set()
+        self._made: set[tuple[Path, str, str]] = set()
 
     def __call__(self, item: Item, backend: Backend, effort: str, items: Iterable[Item]) -> None:
         """Prepare `item`, and the items of its file among `items`, at once. A fault here fails none of them."""
-        place = item.loaded.path, item.target
+        place = item.loaded.path, item.target, item.backend
         if not isinstance(backend, DisassemblingBackend) or place in self._made:
             return
         self._made.add(place)
-        beside = [i for i in items if (i.loaded.path, i.target, i.backend) == (*place, item.backend) and not i.compiler]
+        beside = [i for i in items if (i.loaded.path, i.target, i.backend) == place and not i.compiler]
         wanted = _each_kernel if backend.every_setup else _first
         backend.disassemble_ahead([job for i in beside for job in wanted(i, backend, effort)])
 
