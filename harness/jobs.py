@@ -185,7 +185,12 @@ class CompilingBackend(Backend, Protocol):
 
 @runtime_checkable
 class DisassemblingBackend(Backend, Protocol):
-    """A backend that can disassemble the machine code of several jobs faster than one after the other."""
+    """A backend that can disassemble the machine code of several jobs faster than one after the other.
+
+    every_setup: whether `run` needs the machine code of every setup of a plan, or only of the first one.
+    """
+
+    every_setup: bool
 
     def disassemble_ahead(self, jobs: Sequence[Job]) -> None:
         """Disassemble now what `run` will need of each job's machine code. Errors are reported by `run`."""

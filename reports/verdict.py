@@ -8,7 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ptxdiff.records import VERDICTS, Result, RunRecords, beside, by_assembler, evidence_of_passes, machines
+from ptxdiff.records import (
+    VERDICTS,
+    Result,
+    RunRecords,
+    beside,
+    brief_counts,
+    by_assembler,
+    evidence_of_passes,
+    machines,
+)
 from ptxdiff.reports.model import STATES, View, reused_words
 
 # The most names that a sentence lists; the others are counted.
@@ -128,6 +137,9 @@ def _notes(view: View, word: str) -> list[str]:
         notes.append(f"{_count(len(model), 'cell')} of {variants} {rest} on a model alone, at least in part.")
     if view.counts["assembled"] and word != "assembled only":
         notes.append(f"{view.counts['assembled']:,} of the passes are the assembler's: nothing was executed for them.")
+    done, planned = brief_counts(view.records.results)
+    if planned:
+        notes.append(f"Machine code ran {done:,} of the {planned:,} runs of its whole plan: the smaller plan of auto.")
     missing = view.counts["not run"]
     if missing:
         backends = sorted({r.key.backend for r in view.by_state["not run"]})

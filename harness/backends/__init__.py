@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ptxdiff.backends.kept import KeptOutcomes
     from ptxdiff.jobs import Backend
 
 
@@ -20,13 +21,17 @@ class BackendSettings:
     limit: the time limit in seconds for work on a GPU, or for one run on the CPU; None for the defaults. sanitize: the
     tool of compute-sanitizer that checks kernels on a GPU; "" for none. disassembled: the targets whose machine code
     the assembler backend also disassembles; None for all. approximate: the bits of approximate instructions on the
-    emulator, one of `ptxdiff.emulator.binding.contraction.APPROXIMATE`.
+    emulator, one of `ptxdiff.emulator.binding.contraction.APPROXIMATE`. brief: whether machine code has the smaller
+    plan of `auto` at quick effort (`ptxdiff.running.plan`). kept: where backends of one session keep the bits of PTX,
+    so that each computes none that another has; None: each for itself.
     """
 
     limit: float | None = None
     sanitize: str = ""
     disassembled: Collection[str] | None = None
     approximate: str = "hopper"
+    brief: bool = False
+    kept: KeptOutcomes | None = None
 
     @property
     def cpu_limit(self) -> float:
@@ -40,10 +45,12 @@ class BackendSettings:
 class BackendKind:
     """What the harness knows of a backend before it makes one.
 
-    does: for pytest's list of markers. automatic: whether `auto` includes it. executes: whether it gives bits.
+    does: for pytest's list of markers. automatic: whether `auto` includes it; then `missing` gives the reason, in one
+    line, why it leaves the backend out on this machine after all, "" if it does not. executes: whether it gives bits.
     asm_alone: whether it runs asm without a kernel of Triton around it. chosen_ptxas: whether its code is made by a
     ptxas that the user can choose. reusable: whether its results depend on nothing that the key of reuse lacks.
-    rests_on: gives a digest of evidence that decides its results, for that key.
+    rests_on: gives a digest of evidence that decides its results, for that key. brief: whether `auto` gives it a
+    smaller plan at quick effort.
     """
 
     does: str
@@ -54,6 +61,8 @@ class BackendKind:
     chosen_ptxas: bool = False
     reusable: bool = False
     rests_on: Callable[[], str] | None = None
+    brief: bool = False
+    missing: Callable[[], str] = lambda: ""
 
 
 def _gpu(settings: BackendSettings) -> Backend:
@@ -65,7 +74,7 @@ def _gpu(settings: BackendSettings) -> Backend:
 def _emulator(settings: BackendSettings) -> Backend:
     from ptxdiff.backends.emulator import EmulatorBackend
 
-    return EmulatorBackend(settings.cpu_limit, settings.approximate)
+    return EmulatorBackend(settings.cpu_limit, settings.approximate, settings.kept)
 
 
 def _assembler(settings: BackendSettings) -> Backend:
@@ -77,7 +86,20 @@ def _assembler(settings: BackendSettings) -> Backend:
 def _sass(settings: BackendSettings) -> Backend:
     from ptxdiff.backends.sass import SassBackend
 
-    return SassBackend(settings.cpu_limit)
+    return SassBackend(settings.cpu_limit, brief=settings.brief, kept=settings.kept)
+
+
+def _no_machine_code() -> str:
+    from ptxdiff.triton.builds import NoTriton
+    from ptxdiff.triton.targets import tool
+
+    try:
+        gone = [name for name in ("ptxas", "nvdisasm") if not tool(name).exists()]
+    except NoTriton as error:
+        return str(error)
+    if not gone:
+        return ""
+    return f"{gone[0]} is missing: Triton carries one, and TRITON_{gone[0].upper()}_PATH names another"
 
 
 def _taught() -> str:
@@ -92,14 +114,14 @@ BACKENDS: Mapping[str, BackendKind] = {
     "assembler": BackendKind(
         "compiles and assembles, runs nothing", _assembler, executes=False, chosen_ptxas=True, reusable=True
     ),
-    # Not automatic: a run with it takes longer.
     "sass": BackendKind(
         "runs the machine code of ptxas on the CPU",
         _sass,
-        automatic=False,
         chosen_ptxas=True,
         reusable=True,
         rests_on=_taught,
+        brief=True,
+        missing=_no_machine_code,
     ),
 }
 

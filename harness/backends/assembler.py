@@ -25,6 +25,7 @@ class AssemblerBackend:
     """
 
     name = "assembler"
+    every_setup = False
 
     def __init__(self, disassemble: str = "once", disassembled: Collection[str] | None = None) -> None:
         self._policy, self._disassembled = disassemble, disassembled

@@ -12,14 +12,14 @@ it has read every input gives the same wrong bits here as on the device.
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ptxdiff.backends.compiled import with_evidence
+from ptxdiff.backends.kept import KeptOutcomes
 from ptxdiff.backends.snippet import error_line, fed_back, run_once, run_shared, shareable
 from ptxdiff.emulator import HOPPER, KERNEL_SECONDS
 from ptxdiff.jobs import Job, Outcome
@@ -27,14 +27,10 @@ from ptxdiff.model.arguments import format_of
 from ptxdiff.model.compilers import compiler_of
 from ptxdiff.model.derive import AsmForm, asm_form
 from ptxdiff.model.identity.definition import Experiment, emulator, experiment
-from ptxdiff.model.match import read_only
 from ptxdiff.model.policies import policies
 from ptxdiff.model.variants import AsmVariant, CaseError
 
 Units = Mapping[str, NDArray[np.generic]]
-
-_KEPT_RESULTS = 512
-_KEPT_BYTES = 256 << 20  # of outputs: enough for a variant's results on one target, which the next target reuses
 
 ASM_ALONE = "PTXDIFF_ASM_ALONE"
 """The environment variable that makes asm run by itself, as if Triton were not installed."""
@@ -48,16 +44,18 @@ class EmulatorBackend:
 
     limit: the seconds that each run of a kernel or of asm alone may take, as `ptxdiff.emulator.kernel.run.run_kernel`
     and `ptxdiff.emulate` count them; each chunk of a sweep is one run. approximate: the bits of approximate
-    instructions, as in `ptxdiff.emulate`; results of different choices are never exchanged.
+    instructions, as in `ptxdiff.emulate`; results of different choices are never exchanged. kept: where results are
+    kept, for backends that share them; None for a place of its own.
     """
 
     name = "emulator"
 
-    def __init__(self, limit: float = KERNEL_SECONDS, approximate: str = HOPPER) -> None:
+    def __init__(
+        self, limit: float = KERNEL_SECONDS, approximate: str = HOPPER, kept: KeptOutcomes | None = None
+    ) -> None:
         self.limit = limit
         self.approximate = approximate
-        self._results: OrderedDict[Experiment, Outcome] = OrderedDict()
-        self._bytes = 0
+        self._once = (KeptOutcomes() if kept is None else kept).once
 
     def unavailable(self, target: str) -> str | None:
         """Always None: the emulator is always available. Without Triton it runs inline asm alone."""
@@ -113,23 +111,6 @@ class EmulatorBackend:
         approximate = approximate_outputs(job, dict.fromkeys(job.case.outputs, facts.approximate))
         return replace(outcome, contraction_open=facts.contraction_open, approximate=approximate)
 
-    def _once(self, identity: Experiment, compute: Callable[[], Outcome]) -> Outcome:
-        """The stored outcome of an experiment, else the computed one. Errors, such as a time limit, are not stored."""
-        if identity in self._results:
-            return self._results[identity]
-        outcome = replace(compute(), identity=identity.digest)
-        if outcome.status == "ran":
-            # Read only, because callers share the stored arrays.
-            kept = {n: read_only(bits) for n, bits in outcome.outputs.items()}
-            other = {n: read_only(bits) for n, bits in outcome.alternative.items()}
-            orders = {w: {n: read_only(bits) for n, bits in o.items()} for w, o in outcome.orders.items()}
-            outcome = replace(outcome, outputs=kept, alternative=other, orders=orders)
-            self._results[identity] = outcome
-            self._bytes += _size(outcome)
-            while len(self._results) > _KEPT_RESULTS or self._bytes > _KEPT_BYTES:
-                self._bytes -= _size(self._results.popitem(last=False)[1])
-        return outcome
-
     def _execute(self, job: Job, form: AsmForm, contraction_open: bool) -> Outcome:
         from ptxdiff.emulator import PtxError, UndefinedBits
 
@@ -149,12 +130,6 @@ class EmulatorBackend:
         except PtxError as e:
             return Outcome("error", error_line(e))
         return Outcome("ran", outputs=outputs)
-
-
-def _size(outcome: Outcome) -> int:
-    """The size of an outcome's outputs in bytes."""
-    every = (outcome.outputs, outcome.alternative, *outcome.orders.values())
-    return sum(np.asarray(bits).nbytes for outputs in every for bits in outputs.values())
 
 
 def _refusal(job: Job, variant: AsmVariant) -> Outcome | None:

@@ -10,6 +10,7 @@ leaves open explains the difference (`first_difference`), the outputs are "suspe
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,17 +31,19 @@ from ptxdiff.backends.compiled import (
     run_compiled,
 )
 from ptxdiff.backends.first_difference import doubt_of_forms, doubt_of_ptx, first_difference, nan_on_the_way, standing
+from ptxdiff.backends.kept import KeptOutcomes
 from ptxdiff.backends.snippet import error_line
 from ptxdiff.conformance.taught import unsettled
 from ptxdiff.emulator import KERNEL_SECONDS, Fusable, PtxError, fusable, scratch
 from ptxdiff.emulator.kernel.trace import Launched, ThreadTrace, storing_thread
 from ptxdiff.emulator.kernel.trace import followed as ptx_followed
 from ptxdiff.jobs import Job, Outcome
-from ptxdiff.sass.cubin import MachineCode, disassembled, machine_code
+from ptxdiff.sass.cubin import MachineCode, disassembled, disassembled_ahead, machine_code
 from ptxdiff.sass.run import Ran, run_machine_code
 from ptxdiff.sass.scoreboards import early_uses
 from ptxdiff.sass.text import ScheduleDependence, Unsupported
 from ptxdiff.sass.trace import TracedInstruction, followed
+from ptxdiff.triton.assemble import making_ahead
 from ptxdiff.triton.build import Built
 from ptxdiff.triton.launch import Launch, entry_parameters, launch_of, launched_experiment
 from ptxdiff.triton.targets import tool
@@ -61,12 +64,19 @@ NO_OTHER = "no other level and no other ptxas is known to give the bits of the P
 
 
 class SassBackend:
-    """See `ptxdiff.jobs.Backend`. limit: seconds for each run of machine code, and of PTX."""
+    """See `ptxdiff.jobs.Backend`.
+
+    limit: seconds for each run of machine code, and of PTX. brief: whether quick items have the smaller plan
+    (`ptxdiff.running.plan.brief`). kept: where the emulator's results are kept, if they are shared with it; the bits of
+    one experiment are then computed once.
+    """
 
     name = "sass"
+    every_setup = True
 
-    def __init__(self, limit: float = KERNEL_SECONDS) -> None:
-        self.limit = limit
+    def __init__(self, limit: float = KERNEL_SECONDS, *, brief: bool = False, kept: KeptOutcomes | None = None) -> None:
+        self.limit, self.brief = limit, brief
+        self._once = (KeptOutcomes() if kept is None else kept).once
         self._assembler = AssemblerBackend("never")
 
     def unavailable(self, target: str) -> str | None:
@@ -79,6 +89,20 @@ class SassBackend:
     def prepare(self, job: Job) -> None:
         """See `ptxdiff.jobs.CompilingBackend`."""
         self._assembler.prepare(job)
+
+    def disassemble_ahead(self, jobs: Sequence[Job]) -> None:
+        """See `ptxdiff.jobs.DisassemblingBackend`."""
+        if len(jobs) < 2:
+            return
+        with making_ahead(str(jobs[0].path)):
+            for job in jobs:
+                self.prepare(job)
+            cubins = []
+            for job in jobs:
+                with contextlib.suppress(Exception):  # the job's own run reports the error
+                    made = assembled(job)
+                    cubins += [] if isinstance(made, Outcome) else [made[1].assembly.cubin]
+            disassembled_ahead(cubins, tool("nvdisasm"))
 
     def run(self, job: Job) -> Outcome:
         """Run one job's machine code."""
@@ -104,7 +128,7 @@ class SassBackend:
         return Outcome("not run", f"unsettled: {doubt}") if doubt else given.outcome(job, built)
 
     def _ran(self, job: Job, launch: Launch, built: Built) -> Outcome:
-        expected = run_compiled(job, CompiledKernel(launch, built.compilation), limit=self.limit)
+        expected = run_compiled(job, CompiledKernel(launch, built.compilation), self._once, self.limit)
         if expected.status != "ran" or expected.findings:
             reason = expected.words or expected.findings[0]
             return Outcome("not run", f"the PTX has no bits to compare machine code with: {reason}")

@@ -17,10 +17,10 @@ import hashlib
 import inspect
 import json
 import textwrap
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from ptxdiff.conformance.ledger import code_digest, text_of
 from ptxdiff.sass import isa  # noqa: F401  declares the rows
@@ -46,13 +46,12 @@ def _contents(path: Path) -> bytes:
 
 def unsettled(forms: Iterable[str], target: str) -> list[str]:
     """Those of some forms that are not taught on a target."""
-    known = _taught(PATH)
-    return sorted(f for f in forms if (target, f) not in known)
+    return sorted(f for f in forms if _standing(PATH, target, f) is None)
 
 
 def targets() -> frozenset[str]:
     """The targets of which some form is taught."""
-    return frozenset(target for target, _ in _taught(PATH))
+    return frozenset(target for target, form in _lines(PATH) if _standing(PATH, target, form) is not None)
 
 
 def unsettled_moves(moves: Mapping[str, StepCode], target: str) -> list[str]:
@@ -66,27 +65,32 @@ def weakest(forms: Iterable[str], target: str) -> tuple[str, int, int]:
 
     Also its contexts, and those that a GPU confirmed. ("", 0, 0) if there is no form.
     """
-    known = _taught(PATH)
-    standing = [(*known.get((target, form), (0, 0))[::-1], form) for form in forms]
+    standing = [(*(_standing(PATH, target, form) or (0, 0))[::-1], form) for form in forms]
     confirmed, agreed, form = min(standing, default=(0, 0, ""))
     return form, agreed, confirmed
 
 
 @cache
-def _taught(path: Path) -> Mapping[tuple[str, str], tuple[int, int]]:
-    """The contexts of each form that is taught on a target, and those that a GPU confirmed."""
-    agreed: Counter[tuple[str, str]] = Counter()
-    confirmed: Counter[tuple[str, str]] = Counter()
-    differed: set[tuple[str, str]] = set()
+def _lines(path: Path) -> Mapping[tuple[str, str], list[dict[str, Any]]]:
+    """The lines of each form on a target."""
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for line in map(json.loads, filter(None, _contents(path).splitlines())):
-        form = line["target"], line["form"]
-        if line["digest"] == digest(line["form"]):
-            agreed[form] += line["agreed"]
-            confirmed[form] += line.get("confirmed", 0)
-        if line["differed"] or line.get("refuted"):
-            differed.add(form)
-    kept = (form for form, count in agreed.items() if count >= CONTEXTS and form not in differed)
-    return {form: (agreed[form], confirmed[form]) for form in kept}
+        found.setdefault((line["target"], line["form"]), []).append(line)
+    return found
+
+
+@cache
+def _standing(path: Path, target: str, form: str) -> tuple[int, int] | None:
+    """The contexts of a form that is taught on a target, and those that a GPU confirmed; None if it is not taught.
+
+    Asked form by form: digests of all rows take as long as running a small case.
+    """
+    lines = _lines(path).get((target, form), [])
+    if any(line["differed"] or line.get("refuted") for line in lines):
+        return None
+    valid = [line for line in lines if line["digest"] == digest(form)]
+    agreed = sum(line["agreed"] for line in valid)
+    return (agreed, sum(line.get("confirmed", 0) for line in valid)) if agreed >= CONTEXTS else None
 
 
 @cache
@@ -113,15 +117,13 @@ def move_digest(code: StepCode) -> str:
 
 def digest(form: str) -> str:
     """Eight digits that change with the definition of a form's row; "" if no row has this name."""
-    return _digests().get(form.split(" ")[0], "")
+    return _digest_of_name(form.split(" ")[0])
 
 
 @cache
-def _digests() -> dict[str, str]:
-    rows: dict[str, list[InstructionRow]] = {}
-    for row in dict.fromkeys(r for same in ROWS.values() for r in same):
-        rows.setdefault(row.name, []).append(row)
-    return {name: hashlib.sha256("".join(map(_of, same)).encode()).hexdigest()[:8] for name, same in rows.items()}
+def _digest_of_name(name: str) -> str:
+    rows = [row for row in dict.fromkeys(r for same in ROWS.values() for r in same) if row.name == name]
+    return hashlib.sha256("".join(map(_of, rows)).encode()).hexdigest()[:8] if rows else ""
 
 
 def _of(row: InstructionRow) -> str:

@@ -8,11 +8,17 @@ from ptxdiff.model.variants import Context, ExpectedFailure, PtxasFailure
 from ptxdiff.records import DECLARED, PTXAS, Result, names_assembler
 
 
-def settle(results: list[Result], expected: ExpectedFailure | None, label: str) -> None:
+def settle(results: list[Result], expected: ExpectedFailure | None, label: str, *, whole: bool = True) -> None:
     """Mark the expected failures among an item's results; fail an item that passes where it should have failed.
 
-    A failure with another diagnosis stays a failure. `label` names the item.
+    A failure with another diagnosis stays a failure. `label` names the item. whole: whether the results are of the
+    whole plan; else inputs that were left out may be those that fail, so that a pass contradicts nothing.
     """
+    if not whole:
+        before = list(results)
+        settle(results, expected, label)
+        results[:] = [old if new.verdict != old.verdict else new for old, new in zip(before, results, strict=True)]
+        return
     if isinstance(expected, PtxasFailure):
         for name, ends in expected.assemblers.items():
             _settle_assembled(results, expected, name, ends, label)

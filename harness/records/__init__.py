@@ -11,9 +11,9 @@ nothing else.
 `types` has the record types, `key` the key of a measurement, `encoding` their JSON, `rules` the contradictions that are
 refused, `seal` the checksums, `files` whole files, `texts` their bytes and the store of texts that the runs of a folder
 share, `lock` the lock on a file, `history_facts` what a history needs of a run, `compare` two runs side by side,
-`agreement` targets and variants with different bits, `causes` one cause of many failures, `escaping` texts in each
-medium, `provenance` digests of bits, `statistics` verdicts on two timings, `in_registers` speed in registers and where
-the faster variant pays, `kill_rate` how many planted mistakes runs catch.
+`agreement` targets and variants with different bits, `brief` what a smaller plan leaves out, `causes` one cause of many
+failures, `escaping` texts in each medium, `provenance` digests of bits, `statistics` verdicts on two timings,
+`in_registers` speed in registers and where the faster variant pays, `kill_rate` how many planted mistakes runs catch.
 """
 
 from ptxdiff.records.agreement import (
@@ -27,6 +27,7 @@ from ptxdiff.records.agreement import (
     passes,
     splits,
 )
+from ptxdiff.records.brief import brief_counts, brief_words
 from ptxdiff.records.encoding import from_json, to_json
 from ptxdiff.records.files import (
     MACHINES,
@@ -144,6 +145,8 @@ __all__ = [
     "WriteError",
     "Writer",
     "beside",
+    "brief_counts",
+    "brief_words",
     "by_assembler",
     "collect",
     "collector_paused",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ptxdiff.backends import BACKENDS, create
+from ptxdiff.backends.kept import KeptOutcomes
 from ptxdiff.jobs import Backend, DisassemblingBackend, Job
 from ptxdiff.model import load as loader
 from ptxdiff.model.case import Case
@@ -23,12 +24,12 @@ from ptxdiff.model.targets import KNOWN, normal
 from ptxdiff.model.variants import AsmVariant, CaseError, PlainVariant
 from ptxdiff.processes.footprint import collect_seldom
 from ptxdiff.processes.gpus import gpus
-from ptxdiff.records import Proof, Result, Sent, sent
+from ptxdiff.records import Proof, Result, Sent, brief_counts, sent
 from ptxdiff.records.causes import cause_words, shown_first
 from ptxdiff.records.escaping import OwnWords, line
 from ptxdiff.running import carry_over, reuse
 from ptxdiff.running.assemblers import AssemblerChoice, Chosen, timed_by
-from ptxdiff.running.item import Item, ItemResults
+from ptxdiff.running.item import Item, ItemPlan, ItemResults
 from ptxdiff.running.replay import TokenError, parse
 from ptxdiff.triton.builds import NoTriton
 from ptxdiff.triton.ptxas import NoAssembler
@@ -38,28 +39,38 @@ if TYPE_CHECKING:
 
 
 class Together:
-    """The files and targets whose kernels were disassembled together in this process."""
+    """The files, targets and backends whose kernels were disassembled together in this process."""
 
     def __init__(self) -> None:
-        self._made: set[tuple[Path, str]] = set()
+        self._made: set[tuple[Path, str, str]] = set()
 
     def __call__(self, item: Item, backend: Backend, effort: str, items: Iterable[Item]) -> None:
         """Prepare `item`, and the items of its file among `items`, at once. A fault here fails none of them."""
-        place = item.loaded.path, item.target
+        place = item.loaded.path, item.target, item.backend
         if not isinstance(backend, DisassemblingBackend) or place in self._made:
             return
         self._made.add(place)
-        beside = [i for i in items if (i.loaded.path, i.target, i.backend) == (*place, item.backend) and not i.compiler]
-        backend.disassemble_ahead([job for i in beside if (job := _first(i, backend, effort))])
+        beside = [i for i in items if (i.loaded.path, i.target, i.backend) == place and not i.compiler]
+        wanted = _each_kernel if backend.every_setup else _first
+        backend.disassemble_ahead([job for i in beside for job in wanted(i, backend, effort)])
 
 
-def _first(item: Item, backend: Backend, effort: str) -> Job | None:
-    """The first job of an item's plan; None if there is none. The item itself reports why."""
+def _first(item: Item, backend: Backend, effort: str) -> list[Job]:
+    """The first job of an item's plan; none if there is none. The item itself reports why."""
     from ptxdiff.running.run import jobs
 
     with contextlib.suppress(Exception):
-        return next((job for _, job in jobs(item, backend, effort)), None)
-    return None
+        return [job for job in [next((job for _, job in jobs(item, backend, effort)), None)] if job]
+    return []
+
+
+def _each_kernel(item: Item, backend: Backend, effort: str) -> list[Job]:
+    """A job for each setup of an item's plan, without inputs; none if there is no plan."""
+    with contextlib.suppress(Exception):
+        plan = ItemPlan(item, backend, effort)
+        planned = (plan.job(plan.sized(work), {}) for work in plan.work())
+        return list({repr(job.setup): job for job in planned}.values())
+    return []
 
 
 class LintFailure(Exception):
@@ -106,6 +117,7 @@ EMULATED_INSTEAD = pytest.StashKey[tuple[str, ...]]()
 
 _TOGETHER = pytest.StashKey[Together]()
 _BACKENDS = pytest.StashKey[dict[str, Backend]]()
+_OUTCOMES = pytest.StashKey[KeptOutcomes]()
 _TARGETS = pytest.StashKey[tuple[str, ...]]()
 _FILES = pytest.StashKey[dict[str, Path]]()
 _BROKEN = pytest.StashKey[list[str]]()
@@ -283,7 +295,7 @@ def _devices(config: pytest.Config) -> list[str | None]:
 def places(config: pytest.Config) -> list[tuple[str, str]]:
     """(backend, target) pairs: on the GPU backend the targets of this host's GPUs, on others all chosen targets."""
     chosen = config.option.ptx_backend or ["auto"]
-    automatic = [name for name, kind in BACKENDS.items() if kind.automatic]
+    automatic = [name for name, kind in BACKENDS.items() if kind.automatic and not kind.missing()]
     wanted = list(dict.fromkeys(n for c in chosen for n in (automatic if c == "auto" else (c,))))
     named = _named_targets(config)
     found = []
@@ -296,6 +308,19 @@ def places(config: pytest.Config) -> list[tuple[str, str]]:
         else:
             found.append((backend, NO_DEVICE))
     return found if config.option.ptx_require_gpu else _with_emulated(config, found)
+
+
+def left_out(config: pytest.Config) -> dict[str, str]:
+    """The backends that `auto` leaves out on this machine, each with the reason in one line."""
+    if "auto" not in (config.option.ptx_backend or ["auto"]):
+        return {}
+    return {name: why for name, kind in BACKENDS.items() if kind.automatic and (why := kind.missing())}
+
+
+def is_brief(config: pytest.Config, backend: str) -> bool:
+    """Whether the items of a backend have a smaller plan: at quick effort, if `auto` chose it and nobody names it."""
+    asked = backend in (config.option.ptx_backend or ())
+    return BACKENDS[backend].brief and config.option.ptx_effort == "quick" and not asked
 
 
 def _named_targets(config: pytest.Config) -> list[str]:
@@ -471,10 +496,16 @@ class VariantItem(OwnWords, pytest.Item):
         option = self.config.option
         limits = str(option.ptx_limit), str(self.config.getini("ptx_limit"))
         by = reuse.assembled_by(self.item, self.assemblers)
-        return option.ptx_effort, option.ptx_approximate, limits, self.address, _disassembled(self.config), by
+        settings = option.ptx_effort, option.ptx_approximate, limits, self.address, _disassembled(self.config), by
+        return (*settings, "brief") if is_brief(self.config, self.item.backend) else settings
 
     def _check_unchanged(self, done: ItemResults) -> None:
         """Refuse to resume with results of a variant whose definition has changed."""
+        if brief_counts(done.results)[0] and not is_brief(self.config, self.item.backend):
+            raise ItemFailure(
+                f"{self.address}: --ptx-resume: the records hold results of the smaller plan of auto, and "
+                f"--ptx-backend={self.item.backend} asks for the whole one; start a new records file"
+            )
         if changes := carry_over.changed_since(self.item, done.results):
             raise ItemFailure(
                 f"{self.address}: --ptx-resume: the records hold results of an earlier definition of this variant: "
@@ -572,6 +603,8 @@ def backend_of(config: pytest.Config, name: str) -> Backend:
             sanitize=config.option.ptx_sanitize or "",
             disassembled=_disassembled(config),
             approximate=config.option.ptx_approximate,
+            brief=is_brief(config, name),
+            kept=config.stash.setdefault(_OUTCOMES, KeptOutcomes()),
         )
     return made[name]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -19,7 +20,7 @@ from ptxdiff.model.identity.definition import definition
 from ptxdiff.model.load import LoadedCase
 from ptxdiff.model.policies import Policies, policies, variant_on
 from ptxdiff.model.variants import AsmVariant, CaseError, Variant
-from ptxdiff.records import Key, Result, Sent, Text, TextKind, Verdict, sent, text_hash
+from ptxdiff.records import Key, Result, Sent, Text, TextKind, Verdict, brief_words, sent, text_hash
 from ptxdiff.records.provenance import digest
 from ptxdiff.running import plan as planning
 from ptxdiff.running.judgements import judging_results_of
@@ -111,10 +112,16 @@ Units = dict[str, NDArray[np.generic]]
 
 
 class ItemPlan:
-    """The plan of one item at one effort, or one replay in its place. It runs nothing."""
+    """The plan of one item at one effort, or one replay in its place. It runs nothing.
 
-    def __init__(self, item: Item, backend: Backend, effort: str, replay: Replay | None = None) -> None:
+    whole: all of the plan, also on a backend that `auto` chose and that is to run a part (`planning.brief_plan`).
+    """
+
+    def __init__(
+        self, item: Item, backend: Backend, effort: str, replay: Replay | None = None, *, whole: bool = False
+    ) -> None:
         self.item, self.effort, self.replay = item, effort, replay
+        self.brief = bool(getattr(backend, "brief", False)) and effort == "quick" and replay is None and not whole
         self.backend = backend.name
         self.approximate: str = getattr(backend, "approximate", HOPPER)  # of the emulator
         self.case, self.variant = item.loaded.case, item.variant
@@ -126,7 +133,10 @@ class ItemPlan:
         if self.replay is not None:
             return [WorkItem(self.replay.setup, self.replay.input_set or "replay")]
         with judging_results_of(self.backend):  # some inputs are made from the reference's answers
-            work = planning.plan(self.case, self.variant, self.backend, self.effort, self.item.target)
+            if self.brief:
+                work = planning.brief_plan(self.case, self.variant, self.backend, self.item.target)
+            else:
+                work = planning.plan(self.case, self.variant, self.backend, self.effort, self.item.target)
         if not work:
             raise CaseError(
                 "there is nothing to run it on: where= excludes every input that was generated"
@@ -134,6 +144,19 @@ class ItemPlan:
                 else "there is nothing to run it on: no input sets"
             )
         return work
+
+    def left_out(self) -> str:
+        """What a brief plan leaves out, in words; "" if nothing."""
+        if not self.brief:
+            return ""
+        whole, done = ItemPlan.work(self._whole()), self.work()
+        left = len({repr(i) for i in whole} - {repr(i) for i in done})
+        return brief_words(len(done), len(done) + left) if left else ""
+
+    def _whole(self) -> ItemPlan:
+        other = copy.copy(self)
+        other.brief = False
+        return other
 
     def jobs(self) -> Iterator[tuple[Key, Job | None]]:
         """See `ptxdiff.running.run.jobs`."""

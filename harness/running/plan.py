@@ -20,6 +20,10 @@ one target finds it. Every target runs:
 A target may still have no row in which a thread holds several packs, so that a name that a second copy of the asm
 declares again stays hidden. Such names are found in the text instead (`ptxdiff.emulator.repeated_name`).
 
+Machine code has a smaller plan at quick effort where `auto` chose its backend and not the user (`brief_plan`): each
+machine code that the assembler makes on the target runs once on all edges, and the first one of each pack on the
+constants and the words too; of a whole kernel, the smallest size. Every row of it belongs to the whole plan.
+
 The emulator runs asm without Triton's kernel around it where both must give the same bits: in the rows above, and on
 every input set. It runs Triton's kernel around the asm on the edges, in the rows that the assembler compiles too.
 """
@@ -186,10 +190,71 @@ def plan(case: Case, variant: Variant, backend: str, effort: str, target: str) -
         assert isinstance(variant, LaunchedVariant)
         return list(_kernel_items(case, variant, backend, effort))
     items = _elementwise_items(case, variant, backend, effort, target)
+    if BACKENDS[backend].brief and effort == "quick":
+        items = _unique([*items, *_brief_items(case, variant, backend, target)])
     if not isinstance(variant, AsmVariant) or not BACKENDS[backend].asm_alone or not variant.reads_padding:
         return items
     counts = {s.name: s.count for s in sets_of(case, backend, effort, variant)}
     return _unique([_filled(case, variant, item, counts[item.input_set]) for item in items])
+
+
+def brief_plan(case: Case, variant: Variant, backend: str, target: str) -> list[WorkItem]:
+    """The part of a quick plan that a backend runs if `auto` chose it. The whole plan where no part can be chosen."""
+    if case.elementwise:
+        items = _brief_items(case, variant, backend, target)
+    else:
+        assert isinstance(variant, LaunchedVariant)
+        items = _brief_kernel_items(case, variant, backend)
+    return items or plan(case, variant, backend, "quick", target)
+
+
+def _brief_items(case: Case, variant: Variant, backend: str, target: str) -> list[WorkItem]:
+    """Runs of each machine code that the assembler makes of a variant at quick effort on a target.
+
+    The shapes hold all inputs of a set and are those for which Triton makes the same code: it tells sizes apart as one,
+    divisible by 16, or neither.
+    """
+    packs = packs_of(case, variant) if isinstance(variant, AsmVariant) else (1,)
+    counts = {s.name: s.count for s in _element_sets(case, backend, "quick", variant)}
+    edges = _edge_like(list(counts))
+    if edges is None:
+        return []
+    items: list[WorkItem] = []
+    codes: set[tuple[object, ...]] = set()
+    seen: set[int] = set()
+    for setup in _compiled(case, variant, packs, _quick_part(case, variant, packs, target)):
+        n = setup.shape[0] if len(setup.shape) == 1 else 0
+        code = (setup.pack, setup.fusion, setup.num_warps, setup.alignment, n == 1, n % 16 == 0, len(setup.shape))
+        if code in codes:
+            continue
+        codes.add(code)
+        items.append(WorkItem(_lengthened(setup, counts[edges]), edges))
+        if setup.pack in seen or n in (0, 1):
+            continue
+        seen.add(setup.pack)
+        more = {name: count for name, count in counts.items() if name.startswith("constants")}
+        if isinstance(variant, AsmVariant):
+            more |= {s.name: s.count for s in word_sets(case, "quick", variant, setup.pack)}
+        items += [WorkItem(_lengthened(setup, count), name) for name, count in more.items()]
+    return _unique(items)
+
+
+def _lengthened(setup: Setup, count: int) -> Setup:
+    """The setup with a shape for at least `count` inputs, for which Triton compiles the same kernel."""
+    if len(setup.shape) != 1 or setup.shape == (1,):
+        return setup
+    size = -(-max(count, 2) // 16) * 16
+    return replace(setup, shape=(size if setup.shape[0] % 16 == 0 else max(count, 2) + (count % 16 == 0),))
+
+
+def _brief_kernel_items(case: Case, variant: LaunchedVariant, backend: str) -> list[WorkItem]:
+    """The smallest size of a whole kernel, as Triton compiles it by default, on inputs that the case generates, or
+    random ones."""
+    items = list(_kernel_items(case, variant, backend, "quick"))
+    least = min((math.prod(i.setup.sizes.values()) for i in items), default=0)
+    small = [i for i in items if math.prod(i.setup.sizes.values()) == least and i.setup.fusion == variant.fusions[-1]]
+    chosen = [i for p in ("generated", "random", "") for i in small if i.input_set.startswith(p)]
+    return chosen[:1]
 
 
 def _filled(case: Case, variant: Variant, item: WorkItem, count: int) -> WorkItem:
@@ -206,8 +271,7 @@ def _filled(case: Case, variant: Variant, item: WorkItem, count: int) -> WorkIte
 
 def _elementwise_items(case: Case, variant: Variant, backend: str, effort: str, target: str) -> list[WorkItem]:
     packs = packs_of(case, variant) if isinstance(variant, AsmVariant) else (1,)
-    shared_out = effort == "quick" and not (isinstance(variant, LaunchedVariant) or _unread(case, variant, packs))
-    part = _part(policies(case, variant).targets, target) if shared_out else (0, 1)
+    part = _quick_part(case, variant, packs, target) if effort == "quick" else (0, 1)
     if not BACKENDS[backend].executes:
         return _unique(list(_assembly_items(case, variant, packs, effort, part)))
     sets = [s.name for s in _element_sets(case, backend, effort, variant)]
@@ -226,6 +290,13 @@ def _elementwise_items(case: Case, variant: Variant, backend: str, effort: str, 
             items += [WorkItem(replace(plain, shape=(n,)), crossed, _SHUFFLE_SEED) for n in sizes_beside(variant)]
             items += [WorkItem(setup, crossed, _SHUFFLE_SEED) for setup in _misaligned(case, variant, plain)]
     return _unique(items)
+
+
+def _quick_part(case: Case, variant: Variant, packs: Sequence[int], target: str) -> tuple[int, int]:
+    """The part of the rows that a target runs at quick effort: see `_part`. All rows of what is not divided."""
+    if isinstance(variant, LaunchedVariant) or _unread(case, variant, packs):
+        return 0, 1
+    return _part(policies(case, variant).targets, target)
 
 
 def _part(targets: TargetSet, target: str) -> tuple[int, int]:

@@ -37,6 +37,7 @@ from ptxdiff.records import (
     WriteError,
     Writer,
     beside,
+    brief_counts,
     by_assembler,
     evidence_of_passes,
     explained,
@@ -79,6 +80,7 @@ class Recorder:
         self.cases: dict[str, CaseInfo] = {}
         self.splits: list[Split] = []
         self.remarks: dict[str, None] = {}  # of a replay, and what passes leave open, each once
+        self.brief: tuple[int, ...] = (0, 0)  # runs, and those of the whole plans, of items with a smaller plan
         self.fault = ""
         self.blocks = FailureBlocks()
         self.progress = Progress()
@@ -164,6 +166,7 @@ class Recorder:
         from ptxdiff.running.carry_over import carried_nowhere
 
         self.evidence += evidence_of_passes(results)
+        self.brief = tuple(map(sum, zip(self.brief, brief_counts(results), strict=True)))
         for r in results:
             self.remarks |= dict.fromkeys(n for n in r.notes if n.startswith("--ptx-replay:"))
             opened = (n for n in r.notes if n.startswith(UNPROVED))
@@ -348,6 +351,12 @@ class Recorder:
         agreement = Agreement(self.config.rootpath, self.cases.values(), backend, effort, assemblers, settings)
         return agreement.disagreements(self.results, found_splits)
 
+    def _left_out(self) -> list[str]:
+        """The backends that `auto` leaves out, in lines."""
+        from ptxdiff.running.collection import left_out
+
+        return [f"{name}: not part of auto here: {why}" for name, why in left_out(self.config).items()]
+
     @property
     def _nothing_ran(self) -> bool:
         return bool(self.verdicts) and set(self.verdicts) <= {"not run", "unsupported"}
@@ -366,6 +375,11 @@ class Recorder:
             terminalreporter.write_line(terminal(f"not run: {count} ({backend}): {reason or 'no reason recorded'}"))
         if len(self.not_run) > REASONS_SHOWN:
             terminalreporter.write_line(f"and {len(self.not_run) - REASONS_SHOWN} more reasons, which -rs shows")
+        if self.brief[1]:
+            words = "sass: {} of the {} runs of the whole plans; --ptx-backend=sass, or full effort, has all of them"
+            terminalreporter.write_line(words.format(*self.brief))
+        for words in self._left_out():
+            terminalreporter.write_line(terminal(words))
         if self.blocks.words and self.config.get_verbosity() < 2:
             terminalreporter.write_line(self.blocks.words)
         if count := self.reused.total():

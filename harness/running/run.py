@@ -60,7 +60,12 @@ def run_item(
     """
     with digested_once(), references_digested_once(), staying():
         plan = ItemPlan(item, backend, effort, replay)
-        return _ItemRun(plan, backend, ItemRecord(plan, node), dump=dump, assemblers=assemblers).all(stop)
+        run = _ItemRun(plan, backend, ItemRecord(plan, node), dump=dump, assemblers=assemblers)
+        found = run.all(stop)
+        if run.undecided:  # the smaller plan judges almost nothing, so that anything would pass
+            plan = ItemPlan(item, backend, effort, replay, whole=True)
+            found = _ItemRun(plan, backend, ItemRecord(plan, node), dump=dump, assemblers=assemblers).all(stop)
+        return found
 
 
 def judge_job(item: Item, backend: Backend, job: Job, outcome: Outcome) -> Judgement:
@@ -133,6 +138,7 @@ class _ItemRun:
         self.called_asm, self.shared = CalledAsm(), SharedRegisters(backend)
         self.repairs = Repairs(plan.policy)
         self.stops = False
+        self.undecided = False
         self._ahead: list[tuple[WorkItem, tuple[WorkItem, Units]]] = []  # items compiled ahead, with their inputs
 
     def all(self, stop: bool = False) -> ItemResults:
@@ -202,10 +208,13 @@ class _ItemRun:
         if self.plan.replay is None:
             results = self.record.item_results.results
             variant, item = self.plan.variant, self.plan.item
-            settle(results, variant.expected_failure, item.label)
+            settle(results, variant.expected_failure, item.label, whole=not self.plan.brief)
             settle_declared(results, differs_on(variant, item.target), item.label)
             self._settle_shares()
-            self._settle_packs()
+            if not self.plan.brief:  # some of its launches are those that fill the packs
+                self._settle_packs()
+            if results and any(r.verdict != "not run" for r in results) and (left := self.plan.left_out()):
+                self.record.remark(left)
         return self.record.item_results
 
     def _failed(self) -> bool:
@@ -400,7 +409,9 @@ class _ItemRun:
         results = self.record.item_results.results
         if any(r.verdict in ("fail", "error") and not r.expected_failure for r in results):
             return
-        if complaint := self.judge.too_little():
+        if (complaint := self.judge.too_little()) and self.plan.brief:
+            self.undecided = True
+        elif complaint:
             self.record.add(WorkItem(Setup(), ""), Outcome("error"), "error", 0.0, complaint)
         elif self.judge.shares:
             self.record.remark_on_coverage()

@@ -6,14 +6,24 @@ import re
 import struct
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from ptxdiff.diskcache import DiskCache
 from ptxdiff.emulator.kernel.memory.space import VARIABLES_BASE
 from ptxdiff.sass.text import MachineFunction, Unsupported, functions
-from ptxdiff.triton.cubin import loaded_sections, module_variables, section_sizes
+from ptxdiff.triton.cubin import (
+    MOST,
+    MachineKernel,
+    kernel_of,
+    loaded_sections,
+    merged,
+    module_variables,
+    section_sizes,
+    split_text,
+)
 
 _VALUE_IN_PLACE, _HALF, _SIZED = (1, 2), 3, 4  # how an attribute of .nv.info stores its value
 _PARAMETERS, _PARAMETER, _FRAME = 0x0A, 0x17, 0x11  # EIATTR_PARAM_CBANK, _KPARAM_INFO, _FRAME_SIZE
@@ -170,29 +180,71 @@ def _attributes(info: bytes) -> Iterator[tuple[int, bytes]]:
 _OPTIONS = ("-c", "-ndf", "-hex")  # code alone, without the data flow analysis, with encodings
 _SECONDS = 120.0
 _kept = DiskCache("sasshex")
+_ahead: OrderedDict[tuple[bytes, bytes], str] = OrderedDict()  # by cubin and reader, until `disassembled` takes them
 
 
 def disassembled(cubin: bytes, nvdisasm: str | Path, *, keep: bool = True) -> str:
     """The text of a cubin's code with encodings, kept for later runs. Raises Unsupported if nvdisasm cannot read it."""
+    key = cubin, _reader(nvdisasm)
+    if keep and (text := _ahead.pop(key, None)) is not None:
+        return text
+    kept = _kept.get(*key) if keep else None
+    if kept is not None:
+        return kept.decode()
+    text = _text(cubin, nvdisasm)
+    if keep:
+        _kept.put(text.encode(), *key)
+    return text
+
+
+def disassembled_ahead(cubins: Iterable[bytes], nvdisasm: str | Path) -> None:
+    """Disassemble cubins for later calls of `disassembled`, with one call of nvdisasm for all that fit in one file.
+
+    A call takes a quarter of a second for one kernel and hardly more for twenty. What does not fit, or has not the
+    expected form, is left to `disassembled`, which reports errors.
+    """
+    try:
+        reader = _reader(nvdisasm)
+    except Unsupported:
+        return
+    groups: dict[object, list[tuple[bytes, MachineKernel]]] = {}
+    for cubin in dict.fromkeys(cubins):
+        if (cubin, reader) not in _ahead and _kept.get(cubin, reader) is None and (kernel := kernel_of(cubin)):
+            groups.setdefault(kernel.alike, []).append((cubin, kernel))
+    for group in groups.values():
+        for first in range(0, len(group), MOST):
+            part = group[first : first + MOST]
+            try:
+                output = _text(merged([k for _, k in part]), nvdisasm) if len(part) > 1 else ""
+            except Unsupported:
+                continue
+            texts = split_text([k for _, k in part], output) or () if output else ()
+            for (cubin, _), text in zip(part, texts, strict=bool(texts)):
+                _kept.put(text.encode(), cubin, reader)
+                _ahead[cubin, reader] = text
+    while len(_ahead) > MOST:
+        _ahead.popitem(last=False)
+
+
+def _reader(nvdisasm: str | Path) -> bytes:
+    """What decides the text: the file of nvdisasm. Raises Unsupported without one."""
     path = Path(nvdisasm)
     try:
         status = path.stat()
     except OSError as error:
         raise Unsupported(f"nvdisasm is needed: {error}") from None
-    key = cubin, f"{path} {status.st_size} {status.st_mtime_ns}".encode()
-    kept = _kept.get(*key) if keep else None
-    if kept is not None:
-        return kept.decode()
+    return f"{path} {status.st_size} {status.st_mtime_ns}".encode()
+
+
+def _text(cubin: bytes, nvdisasm: str | Path) -> str:
     with tempfile.NamedTemporaryFile(prefix="ptxdiff-", suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        command = [str(path), *_OPTIONS, file.name]
+        command = [str(nvdisasm), *_OPTIONS, file.name]
         try:
             done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_SECONDS)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise Unsupported(f"nvdisasm: {error}") from None
     if done.returncode:
         raise Unsupported(f"nvdisasm: {(done.stderr or done.stdout).strip()[:200]}")
-    if keep:
-        _kept.put(done.stdout.encode(), *key)
     return done.stdout

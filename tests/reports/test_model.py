@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from ptxdiff.records import Bits, CaseInfo, End, Key, Result, Run, RunRecords, VariantInfo
+from ptxdiff.records import Bits, CaseInfo, End, Key, Result, Run, RunRecords, VariantInfo, brief_words
 from ptxdiff.reports.case_page import by_finding, histograms, spread
 from ptxdiff.reports.model import STATES, anchor, evidence_of, shape_order, state_of, target_order, view, worst_state
 from ptxdiff.reports.verdict import overall
@@ -262,6 +262,12 @@ def test_the_verdict_mentions_models_missing_results_and_cut_runs():
     assert "cut short" in notes
     assert "model alone" in notes
     assert "1 result did not run (gpu)" in notes
+
+
+def test_a_part_of_the_plan_of_machine_code_is_named_as_one():
+    part = dataclasses.replace(result(backend="sass"), notes=(brief_words(2, 25),))
+    assert "Machine code ran 2 of the 25 runs of its whole plan" in " ".join(overall(view(run(part))).notes)
+    assert "Machine code" not in " ".join(overall(view(run(result(backend="sass")))).notes)
 
 
 FAR = {"-8388608..16777216": 3}

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ptxdiff import Case, asm
+from ptxdiff.backends import create
 from ptxdiff.backends.assembler import AssemblerBackend
 from ptxdiff.model.load import LoadedCase
 from ptxdiff.references.formats import F32
@@ -103,3 +104,22 @@ def test_disassembly_is_made_once_for_a_file_and_a_target(calls):
     assert calls() == 1
     together(items()[0], backend, "quick", items()[:2])
     assert calls() == 1
+
+
+def test_machine_code_of_all_items_is_disassembled_with_one_call(calls):
+    """Also after the assembler's items of the same file and target, and with the results of items run alone."""
+    assembler, sass, together = AssemblerBackend(), create("sass", brief=True), Together()
+    if words := sass.unavailable("sm_90a"):
+        pytest.skip(words)
+    for item in items():
+        together(item, assembler, "quick", items())
+    before, every = calls(), items(backend="sass")
+    found = []
+    for item in every:
+        together(item, sass, "quick", every)
+        found.append([(r.key, r.verdict, r.words, r.outputs_digest) for r in run_item(item, sass, "quick").results])
+    assert calls() - before == 1
+    assert any(digest for results in found for *_, digest in results)
+
+    alone = [run_item(item, create("sass", brief=True), "quick").results for item in every]
+    assert found == [[(r.key, r.verdict, r.words, r.outputs_digest) for r in results] for results in alone]

@@ -122,14 +122,14 @@ def test_a_wrong_row_accuses_nobody(tmp_path, monkeypatch) -> None:
         for r in rows.ROWS["VIMNMX3"]
     ]
     monkeypatch.setitem(rows.ROWS, "VIMNMX3", planted)
-    taught._digests.cache_clear()
-    taught._taught.cache_clear()
+    taught._digest_of_name.cache_clear()
+    taught._standing.cache_clear()
     try:
         results = _run(tmp_path, right)
     finally:
         monkeypatch.undo()
-        taught._digests.cache_clear()
-        taught._taught.cache_clear()
+        taught._digest_of_name.cache_clear()
+        taught._standing.cache_clear()
     if results[-1].verdict == "pass":
         pytest.skip("this ptxas does not use VIMNMX3 here")
     _not_accused(results, "not taught")

@@ -42,8 +42,8 @@ def backend():
     return made
 
 
-def test_it_is_a_backend_that_auto_leaves_out() -> None:
-    assert not BACKENDS["sass"].automatic
+def test_it_is_a_backend_that_auto_includes() -> None:
+    assert BACKENDS["sass"].automatic
 
 
 def test_it_runs_a_kernel(backend) -> None:
