@@ -156,15 +156,18 @@ def near_units(case: Case, name: str, set_name: str, size: int, seed: int) -> ND
 #
 # An extreme of 32 random numbers is a given one of them once in 32 times, so a reduction that leaves out one element
 # passes on few random rows. A set `extremes/k` gives every 32 consecutive elements one that is the largest, one that is
-# the least and one that is the smallest, in places that move from group to group and from set to set: all 32 where the
-# sets together have 32 groups. Only kernels whose reference has results of several elements have them.
+# the least and one that is the smallest, in places that move from group to group and from set to set: all 32 where a
+# tensor has four groups or more. Smaller ones have two sets, because each set is another run. Only kernels whose
+# reference has results of several elements have them.
 
 LANES = 32
 """Elements of a group: those of a warp."""
 _MOST_EXTREMES = 8
 
+_FEW_EXTREMES = 2
+
 EXTREMES = tuple(f"extremes/{k}" for k in range(1, _MOST_EXTREMES + 1))
-"""All sets. A kernel has as many as move the places through a whole group."""
+"""All sets. A kernel has as many as move the places through a whole group, or few if these are not enough."""
 
 
 def _has_extremes(argument: Argument) -> bool:
@@ -178,8 +181,8 @@ def extreme_sets(case: Case, sizes: Sizes) -> tuple[str, ...]:
     tensors = [_size(a, sizes) for a in case.inputs.values() if _has_extremes(a)]
     if not tensors or total(case, sizes) > NEAR_MOST or not _reduces(CaseRef(case), tuple(sizes.items())):
         return ()
-    groups = max(max(tensors) // LANES, 1)
-    return EXTREMES[: -(-LANES // groups)]
+    needed = -(-LANES // max(max(tensors) // LANES, 1))
+    return EXTREMES[: needed if needed <= _MOST_EXTREMES else _FEW_EXTREMES]
 
 
 def extreme_units(case: Case, name: str, set_name: str, size: int, seed: int) -> NDArray[np.generic]:

@@ -203,6 +203,7 @@ def run(folder, *words, timeout=300):
     command += [*words, *plugin_words()]
     # The inner pytest is not a worker of pytest-xdist.
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST_")}
+    env["PYTEST_ADDOPTS"] = ""  # pytest-benchmark stays
     return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=timeout, check=False)
 
 
