@@ -1,4 +1,6 @@
-"""Inputs of which two or three make a number of the code: a product, its upper half, a quotient, a shift, a sum.
+"""Inputs of which two or three make a number of the code, or each have one of several numbers in some part.
+
+Together they make it by a product, its upper half, a quotient, a shift, a sum, or another step.
 
 `ptxdiff.inputs.constants` solves such a step for one input. Here the other operand is an input too. Both may be
 integers, of one width or two, or floats, or one of each. Steps of integers are solved for unsigned and for signed
@@ -28,6 +30,10 @@ _SIMPLE = (2, 3, 5, 7, 8, 10, 16, 77, 100, 1001)
 _OF_A_STEP, _SHIFTED = 6, 32
 """Values of one input with which a step is solved for the other, and the least shift that is not tried."""
 _LARGEST_DIVISOR = 1 << 16
+_PARTS = 24
+"""Units of one input that have a number of the code in some part, in all pairs with those of another."""
+_OF_MANY = {3: 8, 4: 5}
+"""By the number of inputs, how many numbers of the code stand in all of them, in every combination."""
 _POOL, _KEPT = 64, 2
 """Floats with which a step is tried, and how many of those that give the number are kept."""
 
@@ -41,7 +47,8 @@ def made_together(formats: Mapping[str, Format], numbers: Sequence[Number], rng:
     Steps of integers: a product, its halves, a quotient, a remainder, a sum, a difference, shifts and a rotation by the
     other, and, or, xor. Steps of floats, and of a float and an integer that is converted: a sum, a difference, a
     product, a quotient. Of three inputs of one format a product and a sum, and of integers also sums and bits. Beside
-    them, products that just overflow and just do not. Of packed formats none.
+    them, products that just overflow and just do not. Of packed formats none. Then, of all formats, inputs that each
+    have a number of the code (`_each_a_number`).
     """
     rows: dict[str, list[Codes]] = {n: [np.zeros(0, dtype=np.int64)] for n in formats}
     for one, two in itertools.permutations(formats, 2):
@@ -61,7 +68,35 @@ def made_together(formats: Mapping[str, Format], numbers: Sequence[Number], rng:
             rows[name].append(column)
         for other in [n for n in formats if n not in names]:
             rows[other].append(rng.choice(edge_units(formats[other]), len(rows[names[0]][-1])))
+    for given in _each_a_number(formats, numbers):
+        size = len(next(iter(given.values())))
+        for name, fmt in formats.items():
+            rows[name].append(given[name] if name in given else rng.choice(edge_units(fmt), size))
     return [np.concatenate(rows[n]) for n in formats]
+
+
+def _each_a_number(formats: Mapping[str, Format], numbers: Sequence[Number]) -> Iterator[dict[str, Codes]]:
+    """Units of several inputs, each with a number of the code: conditions on each, of which all must hold.
+
+    Two inputs have the number as their value or in a part: in the upper half, or from a bit on that stands in the code
+    as the amount of a shift. Three and four have it as their value.
+    """
+    plain = {n: numbers_as_bits(f, numbers) for n, f in formats.items()}
+    parts = {n: _in_parts(plain[n], numbers, f.unit_bits) for n, f in formats.items()}
+    for count in (2, *_OF_MANY):
+        for names in itertools.combinations(formats, count):
+            units = [parts[n] if count == 2 else plain[n][: _OF_MANY[count]] for n in names]
+            grids = np.meshgrid(*(np.array([_signed64(u) for u in us], np.int64) for us in units), indexing="ij")
+            if grids[0].size:
+                yield {n: g.reshape(-1) for n, g in zip(names, grids, strict=True)}
+
+
+def _in_parts(plain: Sequence[int], numbers: Sequence[Number], width: int) -> list[int]:
+    """The numbers as they are and moved upwards, one of each in turn so that the first numbers have all places."""
+    amounts = [n for n in numbers if isinstance(n, int) and 1 < n < width]
+    places = [0, *dict.fromkeys([width // 2, *amounts])][:4]
+    made = [n << place for n in plain for place in places if n << place < 1 << width]
+    return list(dict.fromkeys(made))[:_PARTS]
 
 
 def pairs_of(one: Format, two: Format, numbers: Sequence[Number], rng: Rng) -> Iterator[Pair]:

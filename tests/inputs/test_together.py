@@ -221,3 +221,22 @@ def test_divisors_of_numbers_of_more_than_64_bits():
     assert divisors(3 * (1 << 80)) == [3, 4, 6, 8, 12, 16, 32768, 49152, 65536]
     assert divisors(10007 * 65521 << 64)[-1] == 65536
     assert 10007 in divisors(10007 * ((1 << 89) - 1))
+
+
+CONDITIONS = {
+    "two upper halves": ((U32, U32), (0x1357, 0x2468, 16), (0x1357 << 16, 0x2468 << 16)),
+    "an upper and a lower half": ((U32, U32), (0x1357, 0x2468), (0x2468, 0x1357 << 16)),
+    "fields at a shift of the code": ((U32, U16), (0x57, 0x68, 5), (0x57 << 5, 0x68 << 5)),
+    "three numbers": ((F32, F32, F32), (1.5, 2.25, 10.0), (0x3FC00000, 0x40100000, 0x41200000)),
+    "three numbers of three formats": ((F32, I32, U16), (1.5, 0x2468135, 0x1234), (0x3FC00000, 0x2468135, 0x1234)),
+    "four numbers": ((U32,) * 4, (0x1111, 0x2222, 0x3333, 0x4444), (0x4444, 0x1111, 0x3333, 0x2222)),
+}
+
+
+@pytest.mark.parametrize("name", CONDITIONS)
+def test_several_inputs_each_have_a_number_of_the_code(name):
+    """As code asks for that does something else if two or more conditions hold."""
+    formats, numbers, wanted = CONDITIONS[name]
+    columns = made_together(dict(zip("abcd", formats, strict=False)), numbers, np.random.default_rng(0))
+    rows = np.stack([c & f.code_mask for c, f in zip(columns, formats, strict=True)], axis=1)
+    assert (rows == np.array(wanted)).all(axis=1).any()
