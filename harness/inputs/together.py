@@ -30,7 +30,7 @@ _SIMPLE = (2, 3, 5, 7, 8, 10, 16, 77, 100, 1001)
 _OF_A_STEP, _SHIFTED = 6, 32
 """Values of one input with which a step is solved for the other, and the least shift that is not tried."""
 _LARGEST_DIVISOR = 1 << 16
-_PARTS = 24
+_PARTS = 30
 """Units of one input that have a number of the code in some part, in all pairs with those of another."""
 _OF_MANY = {3: 8, 4: 5}
 """By the number of inputs, how many numbers of the code stand in all of them, in every combination."""
@@ -78,8 +78,8 @@ def made_together(formats: Mapping[str, Format], numbers: Sequence[Number], rng:
 def _each_a_number(formats: Mapping[str, Format], numbers: Sequence[Number]) -> Iterator[dict[str, Codes]]:
     """Units of several inputs, each with a number of the code: conditions on each, of which all must hold.
 
-    Two inputs have the number as their value or in a part: in the upper half, or from a bit on that stands in the code
-    as the amount of a shift. Three and four have it as their value.
+    Two inputs have the number or its negation as their value, or the number in a part: in the upper half, or from a
+    bit on that stands in the code as the amount of a shift. Three and four have it as their value.
     """
     plain = {n: numbers_as_bits(f, numbers) for n, f in formats.items()}
     parts = {n: _in_parts(plain[n], numbers, f.unit_bits) for n, f in formats.items()}
@@ -92,10 +92,14 @@ def _each_a_number(formats: Mapping[str, Format], numbers: Sequence[Number]) -> 
 
 
 def _in_parts(plain: Sequence[int], numbers: Sequence[Number], width: int) -> list[int]:
-    """The numbers as they are and moved upwards, one of each in turn so that the first numbers have all places."""
+    """The numbers as they are, negated and moved upwards, each of the first ones in all these ways.
+
+    The sign of a number that stands in the code is no part of it.
+    """
     amounts = [n for n in numbers if isinstance(n, int) and 1 < n < width]
     places = [0, *dict.fromkeys([width // 2, *amounts])][:4]
-    made = [n << place for n in plain for place in places if n << place < 1 << width]
+    moved = [[n << place for place in places if n << place < 1 << width] for n in plain]
+    made = [m for n, ways in zip(plain, moved, strict=True) for m in (ways[0], -n & (1 << width) - 1, *ways[1:])]
     return list(dict.fromkeys(made))[:_PARTS]
 
 
@@ -119,6 +123,8 @@ def pairs_of(one: Format, two: Format, numbers: Sequence[Number], rng: Rng) -> I
             return
         for number in (*plain[:_RELATED], None):
             yield from _made_of(number, width, rng)
+        for n in plain[:_RELATED]:
+            yield from _made_of_pieces(n, width, numbers, rng)
         wide = [n for n in numbers if isinstance(n, int) and 1 << width <= n < 1 << 2 * width]
         for n in wide[:_OF_TWO_FORMATS]:
             yield from ((n // u, u) for u in divisors(n) if n >> width < u)
@@ -175,6 +181,24 @@ def _made_of(n: int | None, width: int, rng: Rng) -> Iterator[Pair]:
         if n << s < whole:
             yield n << s | random[s % _OF_A_STEP] >> width - s, s  # to the right
         yield n >> s | n << width - s, s  # rotated
+
+
+def _made_of_pieces(n: int, width: int, numbers: Sequence[Number], rng: Rng) -> Iterator[Pair]:
+    """Integers of `width` bits of which a funnel shift or, of 32 bits, a permutation of bytes takes n.
+
+    The amounts of the shifts and the selectors of the permutations are numbers of the code; other bits are random.
+    """
+    whole, some = 1 << width, [int(r) % (1 << width) for r in rng.integers(0, 1 << 63, 2)]
+    integers = [m for m in dict.fromkeys(numbers) if isinstance(m, int)]
+    for s in [m for m in integers if 0 < m < width][:_OF_A_STEP]:
+        yield (n << width - s | some[0] % (1 << width - s)) % whole, n >> s | some[1] >> s << width - s & whole - 1
+        yield (n << s | some[0] % (1 << s)) % whole, n >> width - s | some[1] << s & whole - 1
+    for selector in [m for m in integers if width == 32 and m < 1 << 16 and not m & 0x8888][:_OF_A_STEP]:
+        both = some[0] | some[1] << 32
+        for place in range(4):
+            at = 8 * (selector >> 4 * place & 7)
+            both = both & ~(255 << at) | (n >> 8 * place & 255) << at
+        yield both & 0xFFFFFFFF, both >> 32
 
 
 def _made_of_signed(n: int, width: int, rng: Rng) -> Iterator[Pair]:
