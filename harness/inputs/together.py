@@ -184,11 +184,17 @@ def _made_of(n: int | None, width: int, rng: Rng) -> Iterator[Pair]:
 
 
 def _made_of_pieces(n: int, width: int, numbers: Sequence[Number], rng: Rng) -> Iterator[Pair]:
-    """Integers of `width` bits of which a funnel shift or, of 32 bits, a permutation of bytes takes n.
+    """Integers of `width` bits of which n is put together: from a half of each, by a funnel shift, or by a permutation
+    of bytes (of 32 bits).
 
     The amounts of the shifts and the selectors of the permutations are numbers of the code; other bits are random.
     """
     whole, some = 1 << width, [int(r) % (1 << width) for r in rng.integers(0, 1 << 63, 2)]
+    half = width // 2
+    low, high = ((bits, bits << half) for bits in (n % (1 << half), n >> half))
+    beside = ((some[0] >> half << half, some[0] % (1 << half)), (some[1] >> half << half, some[1] % (1 << half)))
+    for i, j in itertools.product(range(2), repeat=2):  # in the lower or the upper half of each
+        yield low[i] | beside[0][i], high[j] | beside[1][j]
     integers = [m for m in dict.fromkeys(numbers) if isinstance(m, int)]
     for s in [m for m in integers if 0 < m < width][:_OF_A_STEP]:
         yield (n << width - s | some[0] % (1 << width - s)) % whole, n >> s | some[1] >> s << width - s & whole - 1

@@ -231,6 +231,9 @@ def permuted(a, b, selector):
 PIECES = {
     "a funnel shift to the left": (8, lambda a, b: (b << 8 | a >> 24) & WORD),
     "a funnel shift to the right": (7, lambda a, b: (a >> 7 | b << 25) & WORD),
+    "the lower halves": (3, lambda a, b: a & 0xFFFF | b << 16 & WORD),
+    "the upper halves": (3, lambda a, b: a >> 16 | b & 0xFFFF0000),
+    "the lower and the upper half": (3, lambda a, b: a & 0xFFFF | b & 0xFFFF0000),
     "a permutation of bytes": (0x6240, lambda a, b: permuted(a, b, 0x6240)),
     "another": (0x0527, lambda a, b: permuted(a, b, 0x0527)),
 }
