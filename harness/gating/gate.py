@@ -139,7 +139,7 @@ def _run_as_a_whole(run: RunRecords) -> Iterator[Objection]:
         yield Objection(CORRECTNESS, RUN, "the run was cut short: missing results were not checked")
     if words := nothing_ran(run):
         yield Objection(CORRECTNESS, RUN, words)
-    yield from _unlike_its_plan(run)
+    yield from (Objection(CORRECTNESS, RUN, words) for words in _unlike_its_plan(run))
     machines = [run.run.environment, *run.run.environment.get("machines", ())]
     count = sum(_executed(r) and r.key.backend == "gpu" for r in run.results)
     if count and not any(machine.get("gpus") for machine in machines):
@@ -147,9 +147,9 @@ def _run_as_a_whole(run: RunRecords) -> Iterator[Objection]:
         yield Objection(CORRECTNESS, RUN, text)
 
 
-def _unlike_its_plan(run: RunRecords) -> Iterator[Objection]:
-    """Items that a finished run had planned and that have no result, and the reverse. Runs of older versions, and
-    those of other commands, list no items."""
+def _unlike_its_plan(run: RunRecords) -> Iterator[str]:
+    """Items that a finished run had planned and that have no result, and the reverse, in words. Runs of older versions,
+    and those of other commands, list no items."""
     if run.end is None or not run.run.planned:
         return
     planned = set(run.run.planned)
@@ -159,8 +159,7 @@ def _unlike_its_plan(run: RunRecords) -> Iterator[Objection]:
         (found - planned, "have results and were not planned"),
     ):
         if names:
-            text = f"{len(names)} items {words}, first {min(names)}: the records were edited, or are of two runs"
-            yield Objection(CORRECTNESS, RUN, text)
+            yield f"{len(names)} items {words}, first {min(names)}: the records were edited, or are of two runs"
 
 
 def _items(results: Iterable[Result]) -> set[tuple[str, str, str, str]]:
@@ -224,7 +223,9 @@ def _reused(run: RunRecords) -> Iterator[Objection]:
 
 def unacceptable(run: RunRecords) -> str:
     """The reason why a run cannot be a baseline, such as an incomplete run; "" if it can."""
-    return no_run(run) or ("the run was cut short" if run.end is None else nothing_ran(run))
+    if words := no_run(run) or ("the run was cut short" if run.end is None else nothing_ran(run)):
+        return words
+    return next(_unlike_its_plan(run), "")
 
 
 def no_run(run: RunRecords) -> str:

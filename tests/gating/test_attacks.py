@@ -421,6 +421,12 @@ def test_a_replay_is_no_run(base, folders, form):
     assert not unacceptable(base)
 
 
+def test_a_run_that_lacks_planned_items_becomes_no_baseline(base):
+    """A new case has no baseline that would miss its results."""
+    run = dataclasses.replace(base, results=[r for r in base.results if tuple(r.key.item) != SUBJECT])
+    assert "1 items were planned and have no result" in unacceptable(run)
+
+
 @pytest.mark.parametrize("form", ["full", "digests"])
 @pytest.mark.parametrize("context", ["straight", "shared"])
 def test_a_failure_that_a_case_declares_anew_is_refused(base, folders, form, context):
