@@ -151,6 +151,52 @@ def near_units(case: Case, name: str, set_name: str, size: int, seed: int) -> ND
     return units.astype(fmt.numpy_dtype())
 
 
+# Rows of integers -------------------------------------------------------------------------------------------------
+#
+# Random integers are of both signs in nearly every row, and the largest is hardly ever the last. So a maximum that
+# begins with zero, and one that leaves out the last column, agree with the right one. And words of equal elements do
+# not occur, such as four bytes of zero. `rows/1`: each row negative and rising; `rows/2`: positive and falling;
+# `rows/3`: runs of one value. Floats have `blocks/1`.
+
+ROWS_NAMES = ("rows/1", "rows/2", "rows/3")
+_RUN = 16
+"""Equal elements side by side: as many as the largest pack has."""
+
+
+def _has_rows(argument: Argument) -> bool:
+    fmt = format_of(argument)
+    return isinstance(argument, Shaped) and bool(argument.dims) and not fmt.is_float and fmt.codes_per_unit == 1
+
+
+def row_sets(case: Case, sizes: Mapping[str, int]) -> tuple[str, ...]:
+    """The sets that a whole kernel with tensors of integers is run on; none for large ones."""
+    return ROWS_NAMES if total(case, sizes) <= MOST and any(map(_has_rows, case.inputs.values())) else ()
+
+
+def row_units(case: Case, name: str, set_name: str, shape: tuple[int, ...], seed: int) -> NDArray[np.generic] | None:
+    """Units of one input in a set of `ROWS_NAMES`; None where it has random bits.
+
+    Runs of one value stand in one input, beside random bits in the others. seed: of the random numbers.
+    """
+    fmt, tensors = format_of(case.inputs[name]), [n for n, a in case.inputs.items() if _has_rows(a)]
+    if name not in tensors:
+        return None
+    rng, size = np.random.default_rng(seed), math.prod(shape)
+    if set_name == ROWS_NAMES[2]:
+        sign, ones = 1 << fmt.code_bits - 1, (1 << fmt.code_bits) - 1
+        values = np.array(
+            list(dict.fromkeys((0, ones, sign, sign - 1, 1, *(c & ones for c in edge_codes(fmt))))), np.uint64
+        )
+        return np.resize(np.repeat(values, _RUN), size).astype(fmt.numpy_dtype()) if name == tensors[0] else None
+    most = (1 << fmt.code_bits - 1) - 1
+    drawn = np.sort(
+        rng.integers(1, most, (size // shape[-1] if size else 0, shape[-1]), np.int64, endpoint=True), axis=1
+    )
+    chosen = -drawn[:, ::-1] if set_name == ROWS_NAMES[0] else drawn[:, ::-1]
+    codes = chosen.astype(np.uint64) & np.uint64((1 << fmt.code_bits) - 1)
+    return codes.reshape(-1).astype(fmt.numpy_dtype())
+
+
 # ---- Blocks, and the table of all kinds ------------------------------------------------------------------------------
 
 
@@ -493,10 +539,17 @@ def _near(case: Case, own: str, name: str, set_name: str, sizes: Sizes) -> NDArr
     return near_units(case, name, set_name, size, seed_of(f"{own}/{set_name}"))
 
 
+def _rows(case: Case, own: str, name: str, set_name: str, sizes: Sizes) -> NDArray[np.generic] | None:
+    argument = case.inputs[name]
+    shape = argument.shape(sizes) if isinstance(argument, Shaped) else ()
+    return row_units(case, name, set_name, shape, seed_of(f"{own}/{set_name}"))
+
+
 _STREAMS = ("edges/1", "random/1")
 KERNEL_SETS: tuple[KernelSets, ...] = (
     KernelSets(_STREAMS, lambda case, sizes: _STREAMS, lambda *_: None),
     KernelSets((NAME,), _blocks_chosen, _blocks),
     KernelSets(NAMES, few_sets, _few),
     KernelSets(NEAR_NAMES, near_sets, _near),
+    KernelSets(ROWS_NAMES, row_sets, _rows),
 )
