@@ -139,11 +139,31 @@ def _run_as_a_whole(run: RunRecords) -> Iterator[Objection]:
         yield Objection(CORRECTNESS, RUN, "the run was cut short: missing results were not checked")
     if words := nothing_ran(run):
         yield Objection(CORRECTNESS, RUN, words)
+    yield from (Objection(CORRECTNESS, RUN, words) for words in _unlike_its_plan(run))
     machines = [run.run.environment, *run.run.environment.get("machines", ())]
     count = sum(_executed(r) and r.key.backend == "gpu" for r in run.results)
     if count and not any(machine.get("gpus") for machine in machines):
         text = f"{count} results of backend gpu, but its environment lists no GPU: the records were edited, or merged"
         yield Objection(CORRECTNESS, RUN, text)
+
+
+def _unlike_its_plan(run: RunRecords) -> Iterator[str]:
+    """Items that a finished run had planned and that have no result, and the reverse, in words. Runs of older versions,
+    and those of other commands, list no items."""
+    if run.end is None or not run.run.planned:
+        return
+    planned = set(run.run.planned)
+    found = {f"{case}::{variant}[{target}-{backend}]" for case, variant, target, backend in _items(run.results)}
+    for names, words in (
+        (planned - found, "were planned and have no result"),
+        (found - planned, "have results and were not planned"),
+    ):
+        if names:
+            yield f"{len(names)} items {words}, first {min(names)}: the records were edited, or are of two runs"
+
+
+def _items(results: Iterable[Result]) -> set[tuple[str, str, str, str]]:
+    return {r.key.item for r in results}
 
 
 def other_run(run: RunRecords, baseline: RunRecords) -> Iterator[Objection]:
@@ -160,6 +180,13 @@ def other_run(run: RunRecords, baseline: RunRecords) -> Iterator[Objection]:
     if was is not None and was != now:
         text = f"bits of approximate instructions: {was} in the baseline, {now} here"
         yield Objection(ACCEPTED, RUN, text)
+    if gone := [n for n in _IN_EVERY_RUN if n in baseline.run.environment and n not in run.run.environment]:
+        text = f"its environment does not say {', '.join(gone)}, as the baseline's does: the records were edited"
+        yield Objection(ACCEPTED, RUN, text)
+
+
+_IN_EVERY_RUN = ("python", "platform", "ptxdiff", "harness", "ledgers", "triton")
+"""What the environment of each run of cases says, on every machine."""
 
 
 def _dates(run: RunRecords, baseline: RunRecords) -> Iterator[Objection]:
@@ -196,7 +223,9 @@ def _reused(run: RunRecords) -> Iterator[Objection]:
 
 def unacceptable(run: RunRecords) -> str:
     """The reason why a run cannot be a baseline, such as an incomplete run; "" if it can."""
-    return no_run(run) or ("the run was cut short" if run.end is None else nothing_ran(run))
+    if words := no_run(run) or ("the run was cut short" if run.end is None else nothing_ran(run)):
+        return words
+    return next(_unlike_its_plan(run), "")
 
 
 def no_run(run: RunRecords) -> str:

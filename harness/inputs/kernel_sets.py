@@ -251,6 +251,60 @@ def _standing_out(fmt: Format) -> NDArray[np.generic]:
     return np.array([large, negative, 0], np.uint64).astype(fmt.numpy_dtype())
 
 
+# Rows of one sign ---------------------------------------------------------------------------------------------------
+#
+# Random numbers are of both signs in nearly every row, and the largest is hardly ever the last. So a maximum that
+# begins with zero, and one that leaves out the last column, agree with the right one. And words of equal elements do
+# not occur, such as four bytes of zero. `rows/1`: each row negative and rising; `rows/2`: positive and falling;
+# `rows/3`: runs of one value, of integers alone. Kernels of floats have the first two if their reference has results of
+# several elements.
+
+ROWS_NAMES = ("rows/1", "rows/2", "rows/3")
+_RUN = 16
+"""Equal elements side by side: as many as the largest pack has."""
+
+
+def _has_integer_rows(argument: Argument) -> bool:
+    fmt = format_of(argument)
+    return isinstance(argument, Shaped) and bool(argument.dims) and not fmt.is_float and fmt.codes_per_unit == 1
+
+
+def row_sets(case: Case, sizes: Mapping[str, int]) -> tuple[str, ...]:
+    """The sets that a whole kernel is run on; none for large ones."""
+    if total(case, sizes) > MOST:
+        return ()
+    if any(map(_has_integer_rows, case.inputs.values())):
+        return ROWS_NAMES
+    floats = any(map(suits, case.inputs.values()))
+    return ROWS_NAMES[:2] if floats and _reduces(CaseRef(case), tuple(sizes.items())) else ()
+
+
+def row_units(case: Case, name: str, set_name: str, shape: tuple[int, ...], seed: int) -> NDArray[np.generic] | None:
+    """Units of one input in a set of `ROWS_NAMES`; None where it has random bits.
+
+    Runs of one value stand in one input, beside random bits in the others. seed: of the random numbers.
+    """
+    argument, rng, size = case.inputs[name], np.random.default_rng(seed), math.prod(shape)
+    fmt, integers = format_of(argument), [n for n, a in case.inputs.items() if _has_integer_rows(a)]
+    if name not in integers and not suits(argument):
+        return None
+    sign = 1 << fmt.sign_shift if fmt.is_float else 1 << fmt.code_bits - 1
+    if set_name == ROWS_NAMES[2]:
+        ones = fmt.code_mask
+        first = (0, ones, sign, sign - 1, 1, *(c & ones for c in edge_codes(fmt)))
+        values = np.array(list(dict.fromkeys(first)), np.uint64)
+        return np.resize(np.repeat(values, _RUN), size).astype(fmt.numpy_dtype()) if name in integers[:1] else None
+    # Of floats the codes of positive numbers rise with the numbers.
+    low, high = (encode(fmt, 0.125), encode(fmt, 8.0)) if fmt.is_float else (1, sign - 1)
+    rows = (size // shape[-1] if size else 0, shape[-1])
+    falling = np.sort(rng.integers(low, high, rows, np.int64, endpoint=True), axis=1)[:, ::-1]
+    if fmt.is_float:
+        falling &= ~np.int64((1 << fmt.ignored_bits) - 1)
+    negative = falling.astype(np.uint64) | np.uint64(sign) if fmt.is_float else (-falling).astype(np.uint64)
+    codes = (negative if set_name == ROWS_NAMES[0] else falling.astype(np.uint64)) & np.uint64(fmt.code_mask)
+    return codes.reshape(-1).astype(fmt.numpy_dtype())
+
+
 # ---- Blocks, and the table of all kinds ------------------------------------------------------------------------------
 
 
@@ -599,6 +653,12 @@ def _extremes(case: Case, own: str, name: str, set_name: str, sizes: Sizes) -> N
     return extreme_units(case, name, set_name, _size(case.inputs[name], sizes), seed_of(f"{own}/{set_name}"))
 
 
+def _rows(case: Case, own: str, name: str, set_name: str, sizes: Sizes) -> NDArray[np.generic] | None:
+    argument = case.inputs[name]
+    shape = argument.shape(sizes) if isinstance(argument, Shaped) else ()
+    return row_units(case, name, set_name, shape, seed_of(f"{own}/{set_name}"))
+
+
 _STREAMS = ("edges/1", "random/1")
 KERNEL_SETS: tuple[KernelSets, ...] = (
     KernelSets(_STREAMS, lambda case, sizes: _STREAMS, lambda *_: None),
@@ -606,4 +666,5 @@ KERNEL_SETS: tuple[KernelSets, ...] = (
     KernelSets(NAMES, few_sets, _few),
     KernelSets(NEAR_NAMES, near_sets, _near),
     KernelSets(EXTREMES, extreme_sets, _extremes),
+    KernelSets(ROWS_NAMES, row_sets, _rows),
 )

@@ -1,4 +1,6 @@
-"""Inputs of which two or three make a number of the code: a product, its upper half, a quotient, a shift, a sum.
+"""Inputs of which two or three make a number of the code, or each have one of several numbers in some part.
+
+Together they make it by a product, its upper half, a quotient, a shift, a sum, or another step.
 
 `ptxdiff.inputs.constants` solves such a step for one input. Here the other operand is an input too. Both may be
 integers, of one width or two, or floats, or one of each. Steps of integers are solved for unsigned and for signed
@@ -28,6 +30,10 @@ _SIMPLE = (2, 3, 5, 7, 8, 10, 16, 77, 100, 1001)
 _OF_A_STEP, _SHIFTED = 6, 32
 """Values of one input with which a step is solved for the other, and the least shift that is not tried."""
 _LARGEST_DIVISOR = 1 << 16
+_PARTS = 30
+"""Units of one input that have a number of the code in some part, in all pairs with those of another."""
+_OF_MANY = {3: 8, 4: 5}
+"""By the number of inputs, how many numbers of the code stand in all of them, in every combination."""
 _POOL, _KEPT = 64, 2
 """Floats with which a step is tried, and how many of those that give the number are kept."""
 
@@ -41,7 +47,8 @@ def made_together(formats: Mapping[str, Format], numbers: Sequence[Number], rng:
     Steps of integers: a product, its halves, a quotient, a remainder, a sum, a difference, shifts and a rotation by the
     other, and, or, xor. Steps of floats, and of a float and an integer that is converted: a sum, a difference, a
     product, a quotient. Of three inputs of one format a product and a sum, and of integers also sums and bits. Beside
-    them, products that just overflow and just do not. Of packed formats none.
+    them, products that just overflow and just do not. Of packed formats none. Then, of all formats, inputs that each
+    have a number of the code (`_each_a_number`).
     """
     rows: dict[str, list[Codes]] = {n: [np.zeros(0, dtype=np.int64)] for n in formats}
     for one, two in itertools.permutations(formats, 2):
@@ -61,7 +68,39 @@ def made_together(formats: Mapping[str, Format], numbers: Sequence[Number], rng:
             rows[name].append(column)
         for other in [n for n in formats if n not in names]:
             rows[other].append(rng.choice(edge_units(formats[other]), len(rows[names[0]][-1])))
+    for given in _each_a_number(formats, numbers):
+        size = len(next(iter(given.values())))
+        for name, fmt in formats.items():
+            rows[name].append(given[name] if name in given else rng.choice(edge_units(fmt), size))
     return [np.concatenate(rows[n]) for n in formats]
+
+
+def _each_a_number(formats: Mapping[str, Format], numbers: Sequence[Number]) -> Iterator[dict[str, Codes]]:
+    """Units of several inputs, each with a number of the code: conditions on each, of which all must hold.
+
+    Two inputs have the number or its negation as their value, or the number in a part: in the upper half, or from a
+    bit on that stands in the code as the amount of a shift. Three and four have it as their value.
+    """
+    plain = {n: numbers_as_bits(f, numbers) for n, f in formats.items()}
+    parts = {n: _in_parts(plain[n], numbers, f.unit_bits) for n, f in formats.items()}
+    for count in (2, *_OF_MANY):
+        for names in itertools.combinations(formats, count):
+            units = [parts[n] if count == 2 else plain[n][: _OF_MANY[count]] for n in names]
+            grids = np.meshgrid(*(np.array([_signed64(u) for u in us], np.int64) for us in units), indexing="ij")
+            if grids[0].size:
+                yield {n: g.reshape(-1) for n, g in zip(names, grids, strict=True)}
+
+
+def _in_parts(plain: Sequence[int], numbers: Sequence[Number], width: int) -> list[int]:
+    """The numbers as they are, negated and moved upwards, each of the first ones in all these ways.
+
+    The sign of a number that stands in the code is no part of it.
+    """
+    amounts = [n for n in numbers if isinstance(n, int) and 1 < n < width]
+    places = [0, *dict.fromkeys([width // 2, *amounts])][:4]
+    moved = [[n << place for place in places if n << place < 1 << width] for n in plain]
+    made = [m for n, ways in zip(plain, moved, strict=True) for m in (ways[0], -n & (1 << width) - 1, *ways[1:])]
+    return list(dict.fromkeys(made))[:_PARTS]
 
 
 def pairs_of(one: Format, two: Format, numbers: Sequence[Number], rng: Rng) -> Iterator[Pair]:
@@ -84,6 +123,8 @@ def pairs_of(one: Format, two: Format, numbers: Sequence[Number], rng: Rng) -> I
             return
         for number in (*plain[:_RELATED], None):
             yield from _made_of(number, width, rng)
+        for n in plain[:_RELATED]:
+            yield from _made_of_pieces(n, width, numbers, rng)
         wide = [n for n in numbers if isinstance(n, int) and 1 << width <= n < 1 << 2 * width]
         for n in wide[:_OF_TWO_FORMATS]:
             yield from ((n // u, u) for u in divisors(n) if n >> width < u)
@@ -140,6 +181,30 @@ def _made_of(n: int | None, width: int, rng: Rng) -> Iterator[Pair]:
         if n << s < whole:
             yield n << s | random[s % _OF_A_STEP] >> width - s, s  # to the right
         yield n >> s | n << width - s, s  # rotated
+
+
+def _made_of_pieces(n: int, width: int, numbers: Sequence[Number], rng: Rng) -> Iterator[Pair]:
+    """Integers of `width` bits of which n is put together: from a half of each, by a funnel shift, or by a permutation
+    of bytes (of 32 bits).
+
+    The amounts of the shifts and the selectors of the permutations are numbers of the code; other bits are random.
+    """
+    whole, some = 1 << width, [int(r) % (1 << width) for r in rng.integers(0, 1 << 63, 2)]
+    half = width // 2
+    low, high = ((bits, bits << half) for bits in (n % (1 << half), n >> half))
+    beside = ((some[0] >> half << half, some[0] % (1 << half)), (some[1] >> half << half, some[1] % (1 << half)))
+    for i, j in itertools.product(range(2), repeat=2):  # in the lower or the upper half of each
+        yield low[i] | beside[0][i], high[j] | beside[1][j]
+    integers = [m for m in dict.fromkeys(numbers) if isinstance(m, int)]
+    for s in [m for m in integers if 0 < m < width][:_OF_A_STEP]:
+        yield (n << width - s | some[0] % (1 << width - s)) % whole, n >> s | some[1] >> s << width - s & whole - 1
+        yield (n << s | some[0] % (1 << s)) % whole, n >> width - s | some[1] << s & whole - 1
+    for selector in [m for m in integers if width == 32 and m < 1 << 16 and not m & 0x8888][:_OF_A_STEP]:
+        both = some[0] | some[1] << 32
+        for place in range(4):
+            at = 8 * (selector >> 4 * place & 7)
+            both = both & ~(255 << at) | (n >> 8 * place & 255) << at
+        yield both & 0xFFFFFFFF, both >> 32
 
 
 def _made_of_signed(n: int, width: int, rng: Rng) -> Iterator[Pair]:

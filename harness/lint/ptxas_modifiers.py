@@ -161,7 +161,9 @@ def lack(opcode: str, modifiers: Sequence[str]) -> str:
     spelling, modifiers = ".".join(parts), parts[name.count(".") + 1 :]
     for beside, one_of in _needs().get(name, ()):
         if (beside == ALWAYS or beside in modifiers) and one_of.isdisjoint(modifiers):
-            shown = ", ".join(f".{word}" for word in sorted(one_of)[:6]) + ", ..." * (len(one_of) > 6)
+            # ptxas has another error beside a hint, but no instruction must have one.
+            offered = sorted(one_of - {"L2::cache_hint"})
+            shown = ", ".join(f".{word}" for word in offered[:6]) + ", ..." * (len(offered) > 6)
             with_it = "" if beside == ALWAYS else f" with .{beside}"
             return f"{spelling}: {name}{with_it} needs one of the modifiers {shown}"
     for kind, of_kind in _kinds().items():

@@ -183,6 +183,7 @@ class Contents:
         self.end: End | None = None
         self._verdicts: Counter[str] = Counter()
         self._once: set[tuple[str, object]] = set()
+        self._definitions: dict[tuple[str, str, str, str], Mapping[str, str]] = {}
 
     def add(self, record: Record) -> None:
         """Check the next record. Raises ContradictionError if it cannot stand here."""
@@ -204,6 +205,23 @@ class Contents:
             self._once.add(name)
         if isinstance(record, Result):
             self._verdicts[record.outcome] += 1
+            self._defined(record)
+
+    def _defined(self, result: Result) -> None:
+        """All results of an item are of one definition, as an item runs as a whole or is carried over as a whole."""
+        if not result.fingerprint:
+            return
+        before, now = self._definitions.setdefault(result.key.item, result.fingerprint), result.fingerprint
+        if before == now:
+            return
+        # A digest with a space is of something that no other process can compare.
+        parts = [n for n in sorted({*before, *now}) if (d := before.get(n, "")) != (e := now.get(n, ""))
+                 and " " not in d + e]  # fmt: skip
+        if parts:
+            raise ContradictionError(
+                f"its {', '.join(parts)} differ from those of the item's earlier results: they are of two runs, or "
+                "were edited"
+            )
 
     def _counted(self, end: End) -> None:
         said, found = ({n: k for n, k in v.items() if k} for v in (end.verdicts, self._verdicts))

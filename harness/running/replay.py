@@ -214,25 +214,31 @@ def _word(name: str) -> str:
 def parse(text: str, case: Case) -> Replay:
     """The replay that a token describes, for a case. Raises TokenError."""
     try:
-        fields = dict(word.split("=", 1) for word in text.split(","))
+        words = [word.split("=", 1) for word in text.split(",")]
+        fields = dict(words)
     except ValueError:
         raise TokenError(f"{text!r} is no replay token: expected name=value pairs, separated by commas") from None
+    if len(fields) < len(words):
+        twice = next(name for at, (name, _) in enumerate(words) if any(name == n for n, _ in words[:at]))
+        raise TokenError(f"replay token {text!r}: {twice} stands there twice")
     try:
         origin = Origin.read(fields.pop("identity")) if "identity" in fields else None
         pack = int(fields.pop("pack"))
         setup = Setup(
             pack=pack,
             block=block_of(pack),
-            alignment=int(fields.pop("align", "16")),
+            alignment=_power_of_two("align", fields.pop("align", "16")),
             misaligned=fields.pop("misaligned", ""),
-            num_warps=int(fields.pop("warps", "4")),
+            num_warps=_power_of_two("warps", fields.pop("warps", "4")),
             context=_context(fields.pop("context", "straight")),
             steps=int(fields.pop("steps", "1")),
-            fusion=fields.pop("fusion", "0") == "1",
+            fusion=_flag("fusion", fields.pop("fusion", "0")),
             padding=int(fields.pop("padding")) if "padding" in fields else None,
-            alone=fields.pop("alone", "0") == "1",
+            alone=_flag("alone", fields.pop("alone", "0")),
         )
         index = int(fields.pop("place", "0"))
+        if not 0 <= index < max(pack, 1):
+            raise ValueError(f"place={index} is none of a pack of {pack}")
         shape = fields.pop("shape", "1")
         if "=" in shape:
             sizes = {k: int(v) for k, v in (part.split("=") for part in shape.split(";"))}
@@ -253,6 +259,19 @@ def parse(text: str, case: Case) -> Replay:
             f"the token gives {', '.join(sorted(fields)) or 'none'}"
         )
     return Replay(setup, index, {n: _units(case, n, fields[n], setup.pack) for n in case.inputs}, "", origin)
+
+
+def _power_of_two(name: str, word: str) -> int:
+    number = int(word)
+    if number < 1 or number & number - 1:
+        raise ValueError(f"{name}={word} is no power of two")
+    return number
+
+
+def _flag(name: str, word: str) -> bool:
+    if word not in ("0", "1"):
+        raise ValueError(f"{name}={word} is neither 0 nor 1")
+    return word == "1"
 
 
 def _context(word: str) -> Context:

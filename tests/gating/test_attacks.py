@@ -46,8 +46,10 @@ def base() -> RunRecords:
         )
 
     run = with_results(run, judged)
-    environment = {**run.run.environment, "approximate": "hopper"}
-    return dataclasses.replace(run, run=dataclasses.replace(run.run, environment=environment))
+    environment = {**run.run.environment, "approximate": "hopper", "harness": "0" * 32}
+    items = sorted({r.key.item for r in run.results})
+    planned = tuple(f"{case}::{variant}[{target}-{backend}]" for case, variant, target, backend in items)
+    return dataclasses.replace(run, run=dataclasses.replace(run.run, environment=environment, planned=planned))
 
 
 @pytest.fixture(scope="module")
@@ -123,6 +125,17 @@ def without_one(objects: list[dict[str, Any]]) -> None:
     recounted(objects)
 
 
+def of_two_definitions(objects: list[dict[str, Any]]) -> None:
+    """The first result of the subject gets the definition of another run's."""
+    one = next(o for o in objects if is_subjects(o) and o.get("fingerprint"))
+    one["fingerprint"] = {**one["fingerprint"], "policy": "f" * 16}
+
+
+def without_plan_of_item(objects: list[dict[str, Any]]) -> None:
+    case, variant, target, backend = SUBJECT
+    objects[0]["planned"].remove(f"{case}::{variant}[{target}-{backend}]")
+
+
 def recounted(objects: list[dict[str, Any]]) -> None:
     """Correct the counts of the last line, as somebody who hides an edit does."""
     results = [o for o in objects if o["record"] == "result"]
@@ -194,10 +207,14 @@ ATTACKS = {
     "an error": (of_results(verdict="error"), "error on sm_100a"),
     "a pass that is not run": (of_results(verdict="not run", evidence="none"), "!not run here"),
     "a pass that is unsupported": (of_results(verdict="unsupported"), "pass → unsupported"),
+    "results of an item of two definitions": (of_two_definitions, READ),
+    "an item without results": (lambda o: o[0]["planned"].append("rcp::better[sm_100a-emulator]"), r"1 items were planned and have no result, first rcp::better\[sm_100a-emulator\]"),
+    "an item that was not planned": (without_plan_of_item, r"1 items have results and were not planned, first rcp::asm.approx\[sm_100a-emulator\]"),
+    "an environment that is gone": (lambda o: [o[0]["environment"].pop(n) for n in ("harness", "triton")], "!its environment does not say (harness, )?triton"),
     "an item that is gone": (without_item, "in the baseline but not in the run"),
     "another target": (of_key(target="sm_103a"), "in the baseline but not in the run"),
     "another variant": (of_key(variant="asm.better"), "in the baseline but not in the run"),
-    "another backend": (of_key(backend="assembler"), "in the baseline but not in the run"),
+    "another backend": (of_key(backend="assembler"), READ),
     "a weaker evidence": (of_results(evidence="none"), "!evidence model → none|passes on a model alone"),
     "results of the emulator as a GPU's": (as_of_a_gpu, "environment lists no GPU"),
     "a date in the future": (of_head(started="2999-01-01T00:00:00Z"), "dated in the future"),
@@ -404,6 +421,12 @@ def test_a_replay_is_no_run(base, folders, form):
     assert not unacceptable(base)
 
 
+def test_a_run_that_lacks_planned_items_becomes_no_baseline(base):
+    """A new case has no baseline that would miss its results."""
+    run = dataclasses.replace(base, results=[r for r in base.results if tuple(r.key.item) != SUBJECT])
+    assert "1 items were planned and have no result" in unacceptable(run)
+
+
 @pytest.mark.parametrize("form", ["full", "digests"])
 @pytest.mark.parametrize("context", ["straight", "shared"])
 def test_a_failure_that_a_case_declares_anew_is_refused(base, folders, form, context):
@@ -451,6 +474,8 @@ def test_an_item_that_pytest_skipped_is_named(base, folders, form):
     first = next(r for r in base.results if tuple(r.key.item) == SUBJECT)
     key = Key("new_case", "asm.new", first.key.target, first.key.backend)
     skip = Result(key, "not run", words=f"{SKIPPED}Skipped: not today")
-    decision = decided(dataclasses.replace(base, results=[*base.results, skip]), form, folders[form])
+    planned = (*base.run.planned, f"new_case::asm.new[{key.target}-{key.backend}]")
+    run = dataclasses.replace(base.run, planned=planned)
+    decision = decided(dataclasses.replace(base, run=run, results=[*base.results, skip]), form, folders[form])
     assert [f.text for f in decision.findings if f.subject == "new_case::asm.new" and "Skipped: not today" in f.text]
     assert decision.code == ACCEPTED

@@ -11,8 +11,8 @@ import triton
 from ptxdiff import Case, kernel
 from ptxdiff.inputs import kernel_sets
 from ptxdiff.inputs.fill import kernel_inputs
-from ptxdiff.inputs.kernel_sets import KERNEL_SETS, KernelSets, sets_for
-from ptxdiff.references.formats import F32, U32
+from ptxdiff.inputs.kernel_sets import KERNEL_SETS, ROWS_NAMES, KernelSets, sets_for
+from ptxdiff.references.formats import F32, I8, I32, I64, U8, U32, U64, Format, Shaped
 from ptxdiff.running.plan import plan
 
 
@@ -52,3 +52,43 @@ def test_a_row_is_all_that_a_new_kind_needs(monkeypatch: pytest.MonkeyPatch) -> 
     made = kernel_inputs(CASE, "ones/1", SIZES)
     assert made["x"].view(np.float32).tolist() == [1.0] * 8
     assert len(set(made["k"].tolist())) > 1
+
+
+# Rows of integers ---------------------------------------------------------------------------------------------------
+
+
+def _of_integers(fmt: Format, sizes: dict[str, int] | None = None, **more: Shaped) -> Case:
+    return Case(
+        inputs={"x": fmt["M", "N"], **more}, outputs={"y": fmt["M"]}, reference=lambda *x: x[0],
+        variants={"v": kernel(same, grid="1")}, source="none", sizes=[sizes or {"M": 3, "N": 40}],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("fmt", [I8, I32, I64, U8, U32, U64], ids=lambda f: f.name)
+def test_rows_are_of_one_sign_and_sorted(fmt: Format) -> None:
+    """A maximum that begins with zero, and one without the last or the first column, differ on them."""
+    case = _of_integers(fmt)
+    negative, positive, _ = (
+        kernel_inputs(case, name, case.sizes[0])["x"].view(f"i{fmt.code_bits // 8}") for name in ROWS_NAMES
+    )
+    assert (negative < 0).all()
+    assert (np.diff(negative.astype(object), axis=1) >= 0).all()
+    assert (positive > 0).all()
+    assert (np.diff(positive.astype(object), axis=1) <= 0).all()
+
+
+def test_runs_of_equal_integers_stand_beside_random_ones() -> None:
+    case = _of_integers(U8, {"M": 4, "N": 64}, b=U8["M", "N"])
+    found = kernel_inputs(case, ROWS_NAMES[2], case.sizes[0])
+    runs = found["x"].reshape(-1, 16)
+    assert (runs == runs[:, :1]).all()
+    assert {0, 255} <= {*runs[:, 0].tolist()}
+    assert len(np.unique(found["b"].reshape(-1, 16)[runs[:, 0] == 0])) > 4
+
+
+def test_large_kernels_and_those_of_floats_have_no_rows_of_integers() -> None:
+    large = _of_integers(I32, {"M": 100, "N": 100})
+    assert not {*ROWS_NAMES} & {*sets_for(large, large.sizes[0])}
+    floats = _of_integers(F32)
+    assert not {*ROWS_NAMES} & {*sets_for(floats, floats.sizes[0])}
+    assert {*ROWS_NAMES} <= {*sets_for(_of_integers(I32), {"M": 3, "N": 40})}

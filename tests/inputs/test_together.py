@@ -221,3 +221,49 @@ def test_divisors_of_numbers_of_more_than_64_bits():
     assert divisors(3 * (1 << 80)) == [3, 4, 6, 8, 12, 16, 32768, 49152, 65536]
     assert divisors(10007 * 65521 << 64)[-1] == 65536
     assert 10007 in divisors(10007 * ((1 << 89) - 1))
+
+
+def permuted(a, b, selector):
+    both = a | b << 32
+    return sum((both >> 8 * (selector >> 4 * k & 7) & 255) << 8 * k for k in range(4))
+
+
+PIECES = {
+    "a funnel shift to the left": (8, lambda a, b: (b << 8 | a >> 24) & WORD),
+    "a funnel shift to the right": (7, lambda a, b: (a >> 7 | b << 25) & WORD),
+    "the lower halves": (3, lambda a, b: a & 0xFFFF | b << 16 & WORD),
+    "the upper halves": (3, lambda a, b: a >> 16 | b & 0xFFFF0000),
+    "the lower and the upper half": (3, lambda a, b: a & 0xFFFF | b & 0xFFFF0000),
+    "a permutation of bytes": (0x6240, lambda a, b: permuted(a, b, 0x6240)),
+    "another": (0x0527, lambda a, b: permuted(a, b, 0x0527)),
+}
+
+
+@pytest.mark.parametrize("step", PIECES)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_pieces_of_two_integers_make_the_number(step, seed):
+    """How far to shift, or which bytes to take, stands in the code too."""
+    number, of = PIECES[step]
+    columns = made_together({"a": U32, "b": U32}, [C, number], np.random.default_rng(seed))
+    a, b = ([int(u) & WORD for u in c] for c in columns)
+    assert [pair for pair in zip(a, b, strict=True) if min(pair) > 1 and of(*pair) == C]
+
+
+CONDITIONS = {
+    "two upper halves": ((U32, U32), (0x1357, 0x2468, 16), (0x1357 << 16, 0x2468 << 16)),
+    "an upper and a lower half": ((U32, U32), (0x1357, 0x2468), (0x2468, 0x1357 << 16)),
+    "fields at a shift of the code": ((U32, U16), (0x57, 0x68, 5), (0x57 << 5, 0x68 << 5)),
+    "a negative number": ((I32, I32), (123456, 987654), (-123456 & 0xFFFFFFFF, 987654)),
+    "three numbers": ((F32, F32, F32), (1.5, 2.25, 10.0), (0x3FC00000, 0x40100000, 0x41200000)),
+    "three numbers of three formats": ((F32, I32, U16), (1.5, 0x2468135, 0x1234), (0x3FC00000, 0x2468135, 0x1234)),
+    "four numbers": ((U32,) * 4, (0x1111, 0x2222, 0x3333, 0x4444), (0x4444, 0x1111, 0x3333, 0x2222)),
+}
+
+
+@pytest.mark.parametrize("name", CONDITIONS)
+def test_several_inputs_each_have_a_number_of_the_code(name):
+    """As code asks for that does something else if two or more conditions hold."""
+    formats, numbers, wanted = CONDITIONS[name]
+    columns = made_together(dict(zip("abcd", formats, strict=False)), numbers, np.random.default_rng(0))
+    rows = np.stack([c & f.code_mask for c, f in zip(columns, formats, strict=True)], axis=1)
+    assert (rows == np.array(wanted)).all(axis=1).any()

@@ -33,6 +33,13 @@ def test_operands_without_a_comma_between_them_are_two():
     ]
 
 
+def test_an_operand_that_is_missing_in_a_name_is_found_once():
+    commit = 'asm volatile("commit.cta_group::%2.mbarrier::arrive::one.b64 [%0]{rest};" :: "r"(x), "n"(1) : "memory");'
+    statement = commit.replace("commit", "tcgen05.commit")
+    assert cuda(statement.replace("{rest}", ", %1")) == [("operand-out-of-range", "error")]
+    assert ("syntax", "error") in cuda('asm volatile("st.shared.b32 [%0], ::;" :: "r"(x) : "memory");')
+
+
 INSERTED = 'asm("fma.rn%4.f32 %0, %1, %2, %3;" : "=f"(g) : "f"(z), "f"(z), "f"(z), "{letter}"(mode));'
 
 

@@ -136,6 +136,7 @@ PLANTED = [
     ("discard.global [$3], 128;", "needs one of"),
     ("red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.u32 [$3], $1, [$3];", "needs one of"),
     ("cp.reduce.async.bulk.global.shared::cta.bulk_group.u32 [$3], [$3], $1;", "needs one of"),
+    ("cp.reduce.async.bulk.global.shared::cta.bulk_group.noftz.f16 [$3], [$3], $1;", "modifiers .add, .and, .dec"),
     ("tensormap.replace.rank.global.b1024.b32 [$3], $1;", "needs one of"),
     ("ld.global.L1::evict_first.b32.b32 $0, [$3];", ""),
     ("shfl.sync.bfly.L1::evict_first.b32 $0, $1, 1, 31, -1;", ".L1::evict_first"),

@@ -81,6 +81,13 @@ def test_a_whole_kernel_names_its_input_set():
         ("pack=2,x=00000000", "expected 2 values of 32 bits"),
         ("pack=1,x=100000000", "expected 1 values of 32 bits"),
         ("pack=1,x=g", "expected hexadecimal numbers separated by colons"),
+        ("pack=1,x=00000000,x=3f800000", "x stands there twice"),
+        ("pack=1,pack=2,x=00000000", "pack stands there twice"),
+        ("pack=1,place=1,x=00000000", "place=1 is none of a pack of 1"),
+        ("pack=1,align=3,x=00000000", "align=3 is no power of two"),
+        ("pack=1,warps=0,x=00000000", "warps=0 is no power of two"),
+        ("pack=1,fusion=yes,x=00000000", "fusion=yes is neither 0 nor 1"),
+        ("pack=1,alone=2,x=00000000", "alone=2 is neither 0 nor 1"),
     ],
 )
 def test_a_wrong_token_gets_a_clear_error(text, words):

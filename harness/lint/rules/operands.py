@@ -153,19 +153,30 @@ _NUMBER = re.compile(r"\$\$|\$(?:(\d+)|\{(\d+)(?::\w*)?\})")
 )
 def out_of_range(block: LintedBlock) -> Iterator[Found]:
     """Numbers beyond the last operand, anywhere in the text."""
+    count = len(block.parsed or ())
+    for match in _beyond(block):
+        have = f"{count} operands, {block.spelled(0)} to {block.spelled(count - 1)}" if count else "no operands"
+        yield Found(
+            block.form.original(match.start()),
+            f"operand {block.spelled(int(match[1] or match[2]))} does not exist: the constraints "
+            f"{block.snippet.constraints!r} declare {have}",
+            "number the outputs first, from 0, then the inputs; or add the constraint that is missing",
+        )
+
+
+def _beyond(block: LintedBlock) -> Iterator[re.Match[str]]:
     if block.parsed is None:
         return
-    count = len(block.parsed)
     for match in _NUMBER.finditer(block.text):
         number = match[1] or match[2]
-        if number and int(number[:9]) >= count:
-            spelled = block.spelled(int(number))
-            have = f"{count} operands, {block.spelled(0)} to {block.spelled(count - 1)}" if count else "no operands"
-            yield Found(
-                block.form.original(match.start()),
-                f"operand {spelled} does not exist: the constraints {block.snippet.constraints!r} declare {have}",
-                "number the outputs first, from 0, then the inputs; or add the constraint that is missing",
-            )
+        if number and int(number[:9]) >= len(block.parsed):
+            yield match
+
+
+def missing_in_a_name(block: LintedBlock) -> bool:
+    """Whether an operand that the constraints do not declare is a part of an instruction's name, as in
+    `cta_group::%2`. The parser then fails at what is left of the name."""
+    return any(block.text[: match.start()].endswith((".", "::")) for match in _beyond(block))
 
 
 def _misread(block: LintedBlock) -> bool:

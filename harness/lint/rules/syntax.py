@@ -16,6 +16,7 @@ from ptxdiff.lint import ptxas_modifiers
 from ptxdiff.lint.block import LintedBlock
 from ptxdiff.lint.rules import rule
 from ptxdiff.lint.rules.declarations import undeclared_names
+from ptxdiff.lint.rules.operands import missing_in_a_name
 from ptxdiff.lint.rules.spelling import EXPLAIN, alone
 from ptxdiff.lint.snippet import Found
 
@@ -198,7 +199,9 @@ def syntax(block: LintedBlock) -> Iterator[Found]:
             error = other
         else:
             return
-    if error and not any(True for each in EXPLAIN for finding in each(block) if finding.severity != "note"):
+    if not error or missing_in_a_name(block):
+        return
+    if not any(True for each in EXPLAIN for finding in each(block) if finding.severity != "note"):
         yield Found(block.place_of(error), _shown(block, error.message))
 
 
