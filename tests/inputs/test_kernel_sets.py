@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -12,7 +14,7 @@ from ptxdiff import Case, kernel
 from ptxdiff.inputs import kernel_sets
 from ptxdiff.inputs.fill import kernel_inputs
 from ptxdiff.inputs.kernel_sets import KERNEL_SETS, ROWS_NAMES, KernelSets, sets_for
-from ptxdiff.references.formats import F32, I8, I32, I64, U8, U32, U64, Format, Shaped
+from ptxdiff.references.formats import BF16, F16, F32, I8, I32, I64, U8, U32, U64, Format, Shaped, to_float64
 from ptxdiff.running.plan import plan
 
 
@@ -86,9 +88,24 @@ def test_runs_of_equal_integers_stand_beside_random_ones() -> None:
     assert len(np.unique(found["b"].reshape(-1, 16)[runs[:, 0] == 0])) > 4
 
 
-def test_large_kernels_and_those_of_floats_have_no_rows_of_integers() -> None:
+def test_large_kernels_and_those_of_single_floats_have_no_rows() -> None:
     large = _of_integers(I32, {"M": 100, "N": 100})
     assert not {*ROWS_NAMES} & {*sets_for(large, large.sizes[0])}
-    floats = _of_integers(F32)
-    assert not {*ROWS_NAMES} & {*sets_for(floats, floats.sizes[0])}
+    single = dataclasses.replace(_of_integers(F32), outputs={"y": F32["M", "N"]})
+    assert not {*ROWS_NAMES} & {*sets_for(single, single.sizes[0])}
     assert {*ROWS_NAMES} <= {*sets_for(_of_integers(I32), {"M": 3, "N": 40})}
+
+
+@pytest.mark.parametrize("fmt", [F32, F16, BF16], ids=lambda f: f.name)
+def test_rows_of_floats_that_are_reduced_are_of_one_sign_and_sorted(fmt: Format) -> None:
+    """A maximum that begins with zero, or reads zero behind the last column, differs on the first."""
+    of_rows = dataclasses.replace(_of_integers(fmt), reference=lambda x: x.max(axis=1).values)
+    sizes = of_rows.sizes[0]
+    assert [s for s in sets_for(of_rows, sizes) if s in ROWS_NAMES] == list(ROWS_NAMES[:2])
+    negative, positive = (
+        to_float64(fmt, kernel_inputs(of_rows, name, sizes)["x"].astype(np.int64)) for name in ROWS_NAMES[:2]
+    )
+    assert (negative < 0).all()
+    assert (np.diff(negative, axis=1) >= 0).all()
+    assert (positive > 0).all()
+    assert (np.diff(positive, axis=1) <= 0).all()
