@@ -197,7 +197,7 @@ def extreme_units(case: Case, name: str, set_name: str, size: int, seed: int) ->
         codes = rng.integers(most // 8, most // 4, size)
         for kind, value in zip(kinds, (most - 3, -(most // 2), 1), strict=True):
             codes[kind] = value
-        return (codes & fmt.code_mask).astype(fmt.numpy_dtype())
+        return (codes.view(np.uint64) & np.uint64(fmt.code_mask)).astype(fmt.numpy_dtype())
     digits = fmt.mantissa_bits + fmt.ignored_bits
     fields = fmt.bias + rng.integers(-2, 2, size)
     negative = rng.integers(0, 2, size).astype(bool)

@@ -121,16 +121,26 @@ def note_states_in_time(session: pytest.Session) -> None:
     """
     _unnoted[:] = session.items
     alone = all(isinstance(getattr(item, "item", None), Item) for item in session.items)
-    if not alone or any(_runs_between(plugin) for plugin in session.config.pluginmanager.get_plugins()):
+    if not alone or _runs_between(session.config.pluginmanager):
         note_states()
 
 
-def _runs_between(plugin: object) -> bool:
-    """Whether a plugin of the user has hooks that pytest calls between collection and the first item's run."""
-    module = plugin if isinstance(plugin, ModuleType) else sys.modules.get(type(plugin).__module__)
-    if module is None or not is_users(module):
-        return False
-    return any(name.startswith("pytest_") and name not in _BEFORE_ITEMS for name in dir(plugin))
+def _runs_between(manager: pytest.PytestPluginManager) -> bool:
+    """Whether the user has hooks that pytest calls between collection and the first item's run.
+
+    A hook has the name by which pytest calls it, whatever its function is called and whichever object holds it.
+    """
+    callers = [caller for name, caller in vars(manager.hook).items() if name.startswith("pytest_")]
+    found = [impl for caller in callers if caller.name not in _BEFORE_ITEMS for impl in caller.get_hookimpls()]
+    modules = {_module_of(plugin) for impl in found for plugin in (impl.plugin, impl.function)}
+    return any(module is not None and is_users(module) for module in modules)
+
+
+def _module_of(plugin: object) -> ModuleType | None:
+    """The module of a plugin, or of a function: itself, or what defines it."""
+    if isinstance(plugin, ModuleType):
+        return plugin
+    return sys.modules.get(getattr(plugin, "__module__", None) or type(plugin).__module__)
 
 
 def note_states() -> None:

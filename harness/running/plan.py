@@ -22,7 +22,8 @@ declares again stays hidden. Such names are found in the text instead (`ptxdiff.
 
 Machine code has a smaller plan at quick effort where `auto` chose its backend and not the user (`brief_plan`): each
 machine code that the assembler makes on the target runs once on all edges, and the first one of each pack on the
-constants and the words too; of a whole kernel, the smallest size. Every row of it belongs to the whole plan.
+constants and the words too; of a whole kernel, the smallest size with elements. A target for which the assembler makes
+no code of all edges makes one more. Every row of it belongs to the whole plan.
 
 The emulator runs asm without Triton's kernel around it where both must give the same bits: in the rows above, and on
 every input set. It runs Triton's kernel around the asm on the edges, in the rows that the assembler compiles too.
@@ -33,7 +34,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -50,7 +51,7 @@ from ptxdiff.model.policies import policies
 from ptxdiff.model.targets import KNOWN, TargetSet, capability
 from ptxdiff.model.variants import AsmVariant, CaseError, ComparedPtx, LaunchedVariant, PtxVariant, Variant
 from ptxdiff.records import Key
-from ptxdiff.references.formats import Scalar
+from ptxdiff.references.formats import Scalar, Shaped
 from ptxdiff.sweep import LARGE
 from ptxdiff.triton.launch import grid_of
 
@@ -212,7 +213,8 @@ def _brief_items(case: Case, variant: Variant, backend: str, target: str) -> lis
     """Runs of each machine code that the assembler makes of a variant at quick effort on a target.
 
     The shapes hold all inputs of a set and are those for which Triton makes the same code: it tells sizes apart as one,
-    divisible by 16, or neither.
+    divisible by 16, or neither. A target whose part has only rows of one element, or of two dimensions, runs one code
+    more, else it would pass on hardly any input.
     """
     packs = packs_of(case, variant) if isinstance(variant, AsmVariant) else (1,)
     counts = {s.name: s.count for s in _element_sets(case, backend, "quick", variant)}
@@ -222,7 +224,10 @@ def _brief_items(case: Case, variant: Variant, backend: str, target: str) -> lis
     items: list[WorkItem] = []
     codes: set[tuple[object, ...]] = set()
     seen: set[int] = set()
-    for setup in _compiled(case, variant, packs, _quick_part(case, variant, packs, target)):
+    setups = list(_compiled(case, variant, packs, _quick_part(case, variant, packs, target)))
+    if not any(_holds_a_set(setup) for setup in setups):
+        setups.append(replace(setups[0], shape=_SHAPES[_RAGGED[0]](setups[0].block)))
+    for setup in setups:
         n = setup.shape[0] if len(setup.shape) == 1 else 0
         code = (setup.pack, setup.fusion, setup.num_warps, setup.alignment, n == 1, n % 16 == 0, len(setup.shape))
         if code in codes:
@@ -239,6 +244,11 @@ def _brief_items(case: Case, variant: Variant, backend: str, target: str) -> lis
     return _unique(items)
 
 
+def _holds_a_set(setup: Setup) -> bool:
+    """Whether the setup's shape can be lengthened to all inputs of a set without other code, or has no bound."""
+    return not setup.shape or (len(setup.shape) == 1 and setup.shape[0] > 1)
+
+
 def _lengthened(setup: Setup, count: int) -> Setup:
     """The setup with a shape for at least `count` inputs, for which Triton compiles the same kernel."""
     if len(setup.shape) != 1 or setup.shape == (1,):
@@ -248,13 +258,20 @@ def _lengthened(setup: Setup, count: int) -> Setup:
 
 
 def _brief_kernel_items(case: Case, variant: LaunchedVariant, backend: str) -> list[WorkItem]:
-    """The smallest size of a whole kernel, as Triton compiles it by default, on inputs that the case generates, or
-    random ones."""
-    items = list(_kernel_items(case, variant, backend, "quick"))
+    """The smallest size of a whole kernel with elements to judge, as Triton compiles it by default, on inputs that the
+    case generates, or random ones."""
+    items = [i for i in _kernel_items(case, variant, backend, "quick") if i.setup.fusion == variant.fusions[-1]]
+    items = [i for i in items if not _has_empty(case, i.setup.sizes)] or items
     least = min((math.prod(i.setup.sizes.values()) for i in items), default=0)
-    small = [i for i in items if math.prod(i.setup.sizes.values()) == least and i.setup.fusion == variant.fusions[-1]]
+    small = [i for i in items if math.prod(i.setup.sizes.values()) == least]
     chosen = [i for p in ("generated", "random", "") for i in small if i.input_set.startswith(p)]
     return chosen[:1]
+
+
+def _has_empty(case: Case, sizes: Mapping[str, int]) -> bool:
+    """Whether an input or an output has no elements at these sizes."""
+    arguments = (*case.inputs.values(), *case.outputs.values())
+    return any(math.prod(a.shape(sizes)) == 0 for a in arguments if isinstance(a, Shaped))
 
 
 def _filled(case: Case, variant: Variant, item: WorkItem, count: int) -> WorkItem:

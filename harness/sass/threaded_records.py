@@ -23,7 +23,7 @@ MOST_SOURCES, MOST_RESULTS = 8, 4
 
 # A record is a row of 64-bit numbers: its length; the guard's predicate (-1: none) and whether it is inverted; how many
 # sources and results it has. For each source where its bits come from, two numbers for that, and whether its bits are
-# changed, with the eight numbers of `Change`. For each result the addresses of a definition's code and of its
+# changed, with the eight numbers of `SourceChange`. For each result the addresses of a definition's code and of its
 # constants, where the bits go, and the number of the register.
 
 HEAD, SOURCE, RESULT = 5, 12, 4
@@ -35,7 +35,7 @@ _ALL, WORD = (1 << 64) - 1, 0xFFFFFFFF
 
 
 @dataclass(frozen=True)
-class Change:
+class SourceChange:
     """What signs and suffixes do to the bits x of a source, in 64 bits.
 
     x = (x >> shift & part) * times; x = ((x & keep) ^ flip) + plus; x = x & low; then the sign of the lowest
@@ -62,15 +62,19 @@ class Change:
     def numbers(self) -> tuple[int, ...]:
         """As a record has them: whether anything is changed, and how."""
         how = (self.shift, self.part, self.times, self.keep, self.flip, self.plus, self.low, self.extend)
-        return (int(self != Change()), *(n - (n >> 63 << 64) for n in how))
+        return (int(self != SourceChange()), *(n - (n >> 63 << 64) for n in how))
 
 
-_HALVES = {"": Change(), "H0_H0": Change(part=0xFFFF, times=0x10001), "H1_H1": Change(16, 0xFFFF, 0x10001)}
+_HALVES = {
+    "": SourceChange(),
+    "H0_H0": SourceChange(part=0xFFFF, times=0x10001),
+    "H1_H1": SourceChange(16, 0xFFFF, 0x10001),
+}
 _UPPER_HALVES = ("H1_H1", "H1")
 
 
-def change_of(kind: str, operand: Operand) -> Change | None:
-    """What the signs and the suffix of a source of a kind do to the bits of its register; None if that is no `Change`.
+def change_of(kind: str, operand: Operand) -> SourceChange | None:
+    """What signs and suffix of a source of a kind do to the bits of its register; None if it is no `SourceChange`.
 
     It is the same as `SourceFetch` does, which is the definition.
     """
@@ -78,42 +82,42 @@ def change_of(kind: str, operand: Operand) -> Change | None:
 
 
 @cache
-def _change(kind: str, negated: bool, absolute: bool, inverted: bool, suffix: str) -> Change | None:
+def _change(kind: str, negated: bool, absolute: bool, inverted: bool, suffix: str) -> SourceChange | None:
     operand, source = Operand("R", 0, negated, absolute, inverted, suffix), SOURCES[kind]
     signs = operand.negated + operand.absolute + operand.inverted
     extend = 64 - source.width if source.signed and source.width < 64 else 0
     if source.width == 1:
-        return Change(flip=int(operand.inverted))
+        return SourceChange(flip=int(operand.inverted))
     if kind == "x" and operand.suffix == "F32":
-        start = Change(times=1 << 32 | 1)
+        start = SourceChange(times=1 << 32 | 1)
     elif kind in ("h", "g"):
         start = _HALVES[operand.suffix]
     elif kind in ("e", "k", "t"):
-        start = Change(16) if operand.suffix in _UPPER_HALVES else Change(part=0xFFFF)
+        start = SourceChange(16) if operand.suffix in _UPPER_HALVES else SourceChange(part=0xFFFF)
     elif kind == "z":
-        start = Change(31)
+        start = SourceChange(31)
     elif kind == "y":
-        start = Change(8 * int(operand.suffix[1:] or 0), 0xFF)
+        start = SourceChange(8 * int(operand.suffix[1:] or 0), 0xFF)
     elif kind == "S":
         return None
     else:
-        start = Change()
+        start = SourceChange()
     shift, part, times = start.shift, start.part, start.times
     low = WORD if source.width == 32 else _ALL
     if kind == "l":
-        return None if signs else Change(extend=32)
+        return None if signs else SourceChange(extend=32)
     if kind == "j":
-        return Change(flip=WORD, plus=1) if operand.negated else Change() if not signs else None
+        return SourceChange(flip=WORD, plus=1) if operand.negated else SourceChange() if not signs else None
     if source.negation == "raw" or not signs:
-        return Change(shift, part, times, extend=extend)
+        return SourceChange(shift, part, times, extend=extend)
     if operand.inverted:
-        return None if signs > 1 else Change(shift, part, times, flip=low, extend=extend)
+        return None if signs > 1 else SourceChange(shift, part, times, flip=low, extend=extend)
     sign = _SIGNS.get(source.negation, 0)
     if source.negation == "two":
-        return None if signs > 1 or operand.absolute else Change(shift, part, times, _ALL, low, 1, low, extend)
+        return None if signs > 1 or operand.absolute else SourceChange(shift, part, times, _ALL, low, 1, low, extend)
     if source.negation in ("f32", "f16x2", "f8x4", "f32x2"):
         keep = _ALL ^ sign if operand.absolute else _ALL
-        return Change(shift, part, times, keep, sign if operand.negated else 0, extend=extend)
+        return SourceChange(shift, part, times, keep, sign if operand.negated else 0, extend=extend)
     return None
 
 

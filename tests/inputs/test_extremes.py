@@ -17,7 +17,7 @@ from ptxdiff import Case, kernel
 from ptxdiff.inputs.fill import kernel_inputs
 from ptxdiff.inputs.kernel_sets import EXTREMES, LANES, extreme_sets
 from ptxdiff.model.match import Domain
-from ptxdiff.references.formats import BF16, F32, I32, Format, Scalar, to_float64
+from ptxdiff.references.formats import BF16, F32, I32, I64, Format, Scalar, to_float64
 
 
 @triton.jit
@@ -35,7 +35,9 @@ def case_of(reference: Callable[..., Any], fmt: Format = F32, n: int = 128, **fi
 
 def numbers(fmt: Format, codes: Any) -> np.ndarray:
     codes = np.asarray(codes).astype(np.int64)
-    return codes.astype(np.int32).astype(np.int64) if fmt is I32 else to_float64(fmt, codes)
+    if fmt.is_float:
+        return to_float64(fmt, codes)
+    return codes.astype({I32: np.int32, I64: np.int64}[fmt]).astype(np.int64)
 
 
 def of_rows(fmt: Format, choose: Callable[[np.ndarray], np.ndarray], without: int | None = None) -> Callable[..., Any]:
@@ -59,7 +61,7 @@ CHOICES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 @pytest.mark.parametrize("choice", CHOICES)
-@pytest.mark.parametrize("fmt", [F32, BF16, I32], ids=str)
+@pytest.mark.parametrize("fmt", [F32, BF16, I32, I64], ids=str)
 @pytest.mark.parametrize("n", [128, 1024 // 2])
 def test_a_reduction_that_leaves_out_one_lane_shows_whichever_it_is(choice: str, fmt: Format, n: int) -> None:
     right = of_rows(fmt, CHOICES[choice])

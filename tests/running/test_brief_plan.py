@@ -7,16 +7,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import triton
 
-from ptxdiff import Case, asm
+from ptxdiff import Case, asm, kernel
 from ptxdiff.backends import BACKENDS, compiled, create
 from ptxdiff.backends import sass as machine_code
 from ptxdiff.backends.kept import KeptOutcomes
 from ptxdiff.jobs import Job
 from ptxdiff.model.load import LoadedCase, load
+from ptxdiff.model.targets import KNOWN
 from ptxdiff.model.variants import REVERSED, ExpectedFailure
 from ptxdiff.records import brief_counts, brief_words, read
-from ptxdiff.references.formats import F16, U32
+from ptxdiff.references.formats import F16, F32, U32
 from ptxdiff.running.item import Item, ItemPlan
 from ptxdiff.running.run import jobs, run_item
 from ptxdiff.sass.text import ScheduleDependence
@@ -73,8 +75,45 @@ def test_it_is_a_part_of_the_whole_plan(item):
 def test_it_compiles_nothing_that_the_assembler_does_not(item):
     """Else each item would wait for Triton and ptxas, which takes most of a run."""
     assembler = replace(item, backend="assembler")
-    made = {launch_of(job).spec(TARGET) for _, job in jobs(assembler, create("assembler"), "quick")}
-    assert {launch_of(job).spec(TARGET) for _, job in jobs(item, create("sass", brief=True), "quick")} <= made
+    compiled_too = [job for _, job in jobs(assembler, create("assembler"), "quick")]
+    made = {launch_of(job).spec(TARGET) for job in compiled_too}
+    more = {launch_of(job).spec(TARGET) for _, job in jobs(item, create("sass", brief=True), "quick")} - made
+    short = all(len(job.setup.shape) == 2 or job.setup.shape == (1,) for job in compiled_too)
+    assert len(more) == (item.loaded.case.elementwise and short)
+
+
+PAIRS = Case(
+    inputs={"x": F16}, outputs={"y": F16}, reference=_flipped,
+    variants={
+        "asm": asm("xor.b16 $0, $1, 1;", constraints="=h,h"),
+        "pair": asm("xor.b32 $0, $1, 0x10001;", constraints="=r,r", pack=2),
+    },
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PAIRS.variants)
+@pytest.mark.parametrize("target", sorted(KNOWN))
+def test_every_target_runs_some_machine_code_on_all_edges(target, name):
+    """One whose share of the assembler's rows has one element each would pass on that element."""
+    plan = ItemPlan(_item(PAIRS, name, target), create("sass", brief=True), "quick")
+    (count,) = (s.count for s in plan.sets() if s.name == "exhaustive/1")
+    assert any(k.input_set == "exhaustive/1" and k.shape.isdigit() and int(k.shape) >= count for k, _ in plan.jobs())
+
+
+@triton.jit
+def _unused(x, y):
+    """A kernel that is never run."""
+
+
+@pytest.mark.parametrize("sizes", [[{"n": 0}, {"n": 64}], [{"n": 8, "m": 0}, {"n": 4, "m": 64}]])
+def test_a_size_without_elements_is_not_the_smallest(sizes):
+    dims = tuple(sizes[0])
+    case = Case(
+        inputs={"x": F32[dims]}, outputs={"y": F32[dims]}, reference=_flipped, sizes=sizes,
+        variants={"v": kernel(_unused, grid=(1,))},
+    )  # fmt: skip
+    (work,) = ItemPlan(_item(case, "v"), create("sass", brief=True), "quick").work()
+    assert work.setup.sizes == sizes[1]
 
 
 def test_it_runs_all_edges_and_the_words_of_a_pack():

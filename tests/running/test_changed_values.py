@@ -89,6 +89,16 @@ def test_a_hook_changes_a_global_before_the_first_item_runs(runs, pytester, hook
     assert first["a"]["verdict"] == "fail"
 
 
+def test_a_hook_of_an_object_of_no_class_of_the_users(runs, pytester):
+    (pytester.path / "conftest.py").write_text(
+        "import changed_helper\ndef f():\n    changed_helper.MASK = 7\n"
+        "f.pytest_runtest_setup = lambda item: f()\n"
+        "def pytest_configure(config):\n    config.pluginmanager.register(f)\n"
+    )
+    _, first = runs(a=case())
+    assert "another case or a plugin" in str(first["a"]["notes"])
+
+
 def test_a_test_changes_a_global_before_the_first_item_runs(runs, pytester):
     (pytester.path / "test_first.py").write_text(
         "import changed_helper\ndef test_first():\n    changed_helper.MASK = 7\n"

@@ -154,7 +154,9 @@ def _after(before: Condition | None, executed: Condition, needed: Condition) -> 
         return written
     if before | needed <= written:
         return before | needed
-    return before & written if _split_by_one(before, written) else written
+    if needed <= executed and _split_by_one(before, executed):  # no other thread loses what it had
+        return before & executed
+    return written
 
 
 def _split_by_one(one: Condition, other: Condition) -> bool:

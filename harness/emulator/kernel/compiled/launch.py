@@ -69,6 +69,8 @@ def ran(grid: KernelGrid) -> bool:
     """
     if grid.in_clusters or grid.launches is not None or not installed("llvmlite"):
         return False
+    if not all(buffer.fresh for buffer in grid.memory.buffers):  # `reset` would undo what an earlier launch did
+        return False
     made = _of(grid.kernel)
     if made.of is None or made.failed >= MOST_FAILED:
         return False

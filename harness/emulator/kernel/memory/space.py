@@ -152,6 +152,8 @@ class Buffer:
         self.owners: list[Array] = []
         self.changed = True
         """Whether a launch may have stored to it."""
+        self.fresh = True
+        """Whether no launch has ended since `reset`: then that can be repeated and loses nothing."""
         self.reset()
 
     def reset(self) -> None:
@@ -161,6 +163,7 @@ class Buffer:
         self.bytes = padded
         self.undefined: Array | None = None if self.defined else np.full(len(padded), 0xFF, np.uint8)
         self.shadow: Shadow | None = None
+        self.changed = self.fresh = True
 
     def share(self, unit: int) -> None:
         """Let later forks of this process see each other's accesses. unit: of the shadow."""
@@ -189,6 +192,7 @@ class Buffer:
         """Copy the bytes that the kernel wrote back to the array."""
         if self.writable and self.changed:
             self.array.reshape(-1).view(np.uint8)[:] = self.bytes[self.residue : self.residue + self.size]
+        self.changed, self.fresh = True, False  # of a later launch
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,8 @@ NOT = {
     f" ALL: {STORE}",
     "written where two of three ways meet": f"@%p1 bra ONE; @%p2 bra ALL; ONE: mov.b32 %r5, 1; ALL: {STORE}",
     "overwritten with undefined bits": f"mov.b32 %r5, 1; @%p1 mov.b32 %r5, %r6; {STORE}",
+    "overwritten with what others have": f"@%p1 mov.b32 %r5, 1; @!%p1 mov.b32 %r6, 2; mov.b32 %r5, %r6; {STORE}",
+    "combined with what others have": f"@%p1 mov.b32 %r5, 1; @!%p1 mov.b32 %r6, 2; add.u32 %r5, %r5, %r6; {STORE}",
     "an undefined predicate": f"setp.eq.u32 %p3, %r6, 0; mov.b32 %r5, 1; @%p3 {STORE}",
     "an undefined address": "mov.b32 %r5, 1; st.global.b32 [%rd6], %r5;",
     "a loop": f"AGAIN: add.u32 %r4, %r4, 1; setp.lt.u32 %p1, %r4, 99; @%p1 bra AGAIN; mov.b32 %r5, 1; {STORE}",

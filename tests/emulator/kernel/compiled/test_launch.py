@@ -100,6 +100,26 @@ class TestResultsThatCount:
         assert always == [True]
 
 
+class TestBuffersOfSeveralLaunches:
+    def test_what_an_earlier_launch_stored_is_defined(self, always: list[bool]) -> None:
+        made = Buffer(np.zeros(256, np.uint32), "made", defined=False)
+        y = Buffer(np.zeros(256, np.uint32), "y")
+        launches = ("st.global.b32 [%rd5], %r4;", [y, made]), ("ld.global.b32 %r5, [%rd4];" + ADD, [made, y])
+        for body, arrays in launches:
+            run_kernel(load_kernel(BODY.format(body=body)), [*arrays, 256], (4,))
+        np.testing.assert_array_equal(y.array, X + 3)
+
+    def test_a_later_launch_that_runs_step_by_step_is_saved(self, always: list[bool]) -> None:
+        a, b = Buffer(X.copy(), "a"), Buffer(np.zeros(256, np.uint32), "b")
+        loop = "AGAIN: add.u32 %r4, %r4, 1; and.b32 %r5, %r4, 1; setp.ne.u32 %p2, %r5, 0; @%p2 bra AGAIN;"
+        launches = ("ld.global.b32 %r5, [%rd4];" + ADD, [a, b]), (loop + "st.global.b32 [%rd5], 7;", [b, a])
+        for body, arrays in launches:
+            run_kernel(load_kernel(BODY.format(body=body)), [*arrays, 256], (4,))
+        assert always == [True, False]
+        np.testing.assert_array_equal(b.array, X + 3)
+        assert (a.array == 7).all()
+
+
 WRONG = {
     "beyond": ("st.global.b32 [%rd5+4], %r4;", MemoryFault, "bytes at offset 1024 of y"),
     "before": ("ld.global.b32 %r5, [%rd4+-4]; st.global.b32 [%rd5], %r5;", MemoryFault, "before the start of x"),
