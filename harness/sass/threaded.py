@@ -129,7 +129,7 @@ class LanesMeet(Exception):
 _PRIVATE = frozenset({"BSSY", "BSYNC", "CALL", "CS2R", "LDC", "LDL", "NOP", "P2R", "R2P", "RET", "RPCMOV", "S2R", "STL",
                       "WARPSYNC", "YIELD", "BRA"})  # fmt: skip
 """Opcodes of steps without a record in which no lane can notice another one. EXIT and BREAK are none of them: they can
-complete two barriers at once, whose lanes then go on together. Nor is BMOV: what it keeps elsewhere no BREAK changes."""
+complete two barriers at once, whose lanes then go on together. Nor is BMOV: BREAK does not change what it kept."""
 
 
 def _is_private(step: MachineStep) -> bool:
