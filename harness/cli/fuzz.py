@@ -9,7 +9,7 @@ import argparse
 import json
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -100,6 +100,7 @@ def main(args: argparse.Namespace) -> int:
     say(f"{target}, {', '.join(a.label for a in plan.assemblers)}, {where}")
     campaign.run(args.seconds if runner else args.seconds / 2, args.programs, _progress)
     status = _finish(folder, campaign)
+    status = _said_lost(campaign.lost) or status
     return status if runner else _refusals(args, folder, args.seconds / 2) or status
 
 
@@ -123,11 +124,16 @@ def _on_cluster(args: argparse.Namespace, folder: Path) -> int:
     except ClusterError as error:
         raise UsageError(str(error)) from None
     status = _finish(folder, running.campaign)
-    for number, reason in sorted(running.lost.items())[:8]:
+    return _said_lost(running.lost) or status
+
+
+def _said_lost(lost: Mapping[int, str]) -> int:
+    """Say which batches have no result, and why. Returns 1 if there are any, else 0."""
+    for number, reason in sorted(lost.items())[:8]:
         say(f"batch {number} has no result: {reason}")
-    if running.lost:
-        say(f"{len(running.lost)} batches have no result; --resume tries them again")
-    return 1 if running.lost else status
+    if lost:
+        say(f"{len(lost)} batches have no result; --resume tries them again")
+    return int(bool(lost))
 
 
 def _cluster_target(args: argparse.Namespace, available: Sequence[str]) -> str:

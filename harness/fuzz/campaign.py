@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
@@ -27,7 +28,7 @@ from ptxdiff.cluster.tasks import Event, Lost, Tasks, Yielded, given_gpu
 from ptxdiff.emulator import PtxError
 from ptxdiff.fuzz.assemblers import Ptxas
 from ptxdiff.fuzz.execution import GpuRunner, MachineCodeInterpreter, MachineCodeRunner, emulated, inputs_of
-from ptxdiff.fuzz.judge import Batch, BatchJudge, FuzzPlan, JudgedBatch, PtxasFault, has_fault_of, prepared
+from ptxdiff.fuzz.judge import Batch, BatchJudge, FuzzPlan, JudgedBatch, PtxasFault, prepared, shows_again
 from ptxdiff.processes.child import Device
 from ptxdiff.triton.ptxas import NoAssembler
 from ptxdiff.triton.targets import assembler as bundled
@@ -58,11 +59,16 @@ class FuzzCampaign:
     def __init__(self, plan: FuzzPlan, runner: MachineCodeRunner | None, journal: Path, *, jobs: int = 1) -> None:
         self.plan, self.runner, self.jobs = plan, runner, jobs
         self.state = Tried()
+        self.lost: dict[int, str] = {}
+        """Why batches have no result: see `run`."""
         self._journal = CampaignJournal(journal, plan.identity())
         self._take_up(self._journal.earlier)
 
     def run(self, seconds: float, most: int | None = None, progress: Callable[[Tried], None] = lambda _: None) -> Tried:
-        """Continue for some seconds, or until `most` programs were tried in all. progress: called after each batch."""
+        """Continue for some seconds, or until `most` programs were tried in all. progress: called after each batch.
+
+        If a worker process dies, the batches that were sent are lost, and no more are tried.
+        """
         end = time.monotonic() + seconds
         # Not forked: a forked child would share our connection to the device's process.
         with ProcessPoolExecutor(self.jobs, mp_context=get_context("spawn"), initializer=_alone) as pool:
@@ -82,9 +88,18 @@ class FuzzCampaign:
                     return self.state
                 done, _ = wait(waiting, return_when=FIRST_COMPLETED)
                 for future in done:
-                    del waiting[future]
-                    self.take(self._judged(future.result()))
+                    number = waiting.pop(future)
+                    try:
+                        made = future.result()
+                    except BrokenProcessPool:
+                        self.lost[number] = "a worker process died, perhaps because memory was short"
+                        continue
+                    self.take(self._judged(made))
                     progress(self.state)
+                if self.lost:
+                    reason = next(iter(self.lost.values()))
+                    self.lost.update(dict.fromkeys(waiting.values(), reason))
+                    return self.state
                 if time.monotonic() >= end:
                     for future in waiting:
                         future.cancel()
@@ -110,8 +125,8 @@ class FuzzCampaign:
             raise ValueError(f"batch {judged.number} was counted before")
         known = judged.known
         for finding in judged.findings:
-            # Another process may have found it since this one began its batch.
-            if self.plan.interpreted and self._has(finding):
+            # Another process or node may have found it since this one began its batch.
+            if self._has(finding):
                 known += 1
             else:
                 self._add(finding)
@@ -126,15 +141,16 @@ class FuzzCampaign:
                             "runs": judged.runs, "known": known, "unread": dict(judged.why)})  # fmt: skip
 
     def _has(self, finding: PtxasFault) -> bool:
-        """Whether an earlier finding of the same assemblers is the same fault, by the rule of `BatchJudge`."""
-        return finding.kind == "wrong" and any(
-            f.kind == "wrong" and set(finding.assemblers) <= set(f.assemblers) and has_fault_of(f.text, finding.text)
+        """Whether an earlier finding of the same assemblers is the same fault, by the rule of `BatchJudge`. One that is
+        the same finding was only seen again."""
+        return _key(finding) not in self.state.findings and any(
+            set(finding.assemblers) <= set(f.assemblers)
+            and shows_again(f, finding.kind, finding.text, finding.skeleton)
             for f in self.state.findings.values()
-            if f.skeleton != finding.skeleton
         )
 
     def _add(self, finding: PtxasFault) -> None:
-        key = (finding.kind, finding.skeleton, finding.assemblers)
+        key = _key(finding)
         before = self.state.findings.get(key)
         self.state.findings[key] = finding if before is None else replace(before, seen=before.seen + 1)
         self._journal.note({"finding": asdict(self.state.findings[key])})
@@ -152,7 +168,12 @@ class FuzzCampaign:
                 self.state.unread = self.state.why.total()
             else:
                 finding = finding_of(line["finding"])
-                self.state.findings[finding.kind, finding.skeleton, finding.assemblers] = finding
+                self.state.findings[_key(finding)] = finding
+
+
+def _key(finding: PtxasFault) -> tuple[str, str, tuple[str, ...]]:
+    """What two findings have in common that are one: they are counted together."""
+    return finding.kind, finding.skeleton, finding.assemblers
 
 
 def judged_here(plan: FuzzPlan, number: int, before: Sequence[PtxasFault]) -> JudgedBatch:
@@ -196,11 +217,12 @@ class CampaignJournal:
         self.path = path
         self.earlier: list[dict[str, Any]] = []
         """The lines that the file had before, without the plan."""
-        if not path.exists():
+        lines = _whole_lines(path)
+        if not lines:
             path.parent.mkdir(parents=True, exist_ok=True)
             self.note({"plan": plan})
             return
-        first, *self.earlier = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+        first, *self.earlier = map(json.loads, lines)
         if first.get("plan") != plan:
             raise ValueError(
                 f"{path} belongs to another campaign ({_apart(first.get('plan'), plan)}); choose another folder, or "
@@ -211,6 +233,17 @@ class CampaignJournal:
         """Append a line."""
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
+
+
+def _whole_lines(path: Path) -> list[str]:
+    """The lines of a journal. One without an end, of a process that was stopped as it wrote it, is cut off: its batch
+    is judged again."""
+    data = path.read_bytes() if path.exists() else b""
+    size = data.rfind(b"\n") + 1
+    if size < len(data):
+        with path.open("r+b") as file:
+            file.truncate(size)
+    return data[:size].decode().splitlines()
 
 
 def _apart(there: Any, here: Any) -> str:

@@ -259,7 +259,7 @@ class BatchJudge:
         """Add a finding for a program that gives other bits than the emulator: reduced, or "unsettled" if the bits
         cannot be reproduced by the program alone. code: its machine code in the module where it was found.
         """
-        if self._is_known(program, one):
+        if self._is_known(program, one, "wrong"):
             return
         inputs = inputs_of(seed)
         if not all(self._wrong([program], inputs, one)[0] for _ in range(2)):
@@ -278,7 +278,7 @@ class BatchJudge:
 
     def _uses_too_early(self, program: RandomProgram, seed: str, one: Ptxas, words: str) -> None:
         """Add a finding for a program whose machine code does not wait for a scoreboard: reduced. No bits show it."""
-        if self._is_known(program, one):
+        if self._is_known(program, one, TOO_EARLY):
             return
         small = _smallest(program, lambda programs: [bool(w) for w in self._early(programs, one)])
         (shown,) = self._early([small], one)
@@ -321,7 +321,7 @@ class BatchJudge:
     def _ended_badly(self, made: RandomProgram, seed: str, one: Ptxas, words: str) -> None:
         """Add a finding for a program on which this assembler crashes or hangs, or which it refuses, alone."""
         ended = one.assemble(text_of([made], self.plan.target), self.plan.target).ended
-        if ended == "assembled" or self._is_known(made, one):
+        if ended == "assembled" or self._is_known(made, one, ended):
             return
 
         def shows(programs: Sequence[RandomProgram]) -> list[bool]:
@@ -335,7 +335,7 @@ class BatchJudge:
         """Add findings for the programs that stop the device, each run alone. None has undefined behaviour."""
         for made, seed in ((batch.programs[p], batch.seeds[p]) for p in part.places):
             given = self._run([made], inputs_of(seed), one)
-            if given is None and not self._is_known(made, one):
+            if given is None and not self._is_known(made, one, "stopped the device"):
                 self.findings.append(replace(self._finding("stopped the device", made, seed, one), words=words))
 
     def _finding(self, kind: str, made: RandomProgram, seed: str, one: Ptxas) -> PtxasFault:
@@ -385,18 +385,31 @@ class BatchJudge:
         kind = "unsettled" if doubt else finding.kind
         return replace(finding, kind=kind, words=doubt, first_difference=first_difference, interpreted=True)
 
-    def _is_known(self, made: RandomProgram, one: Ptxas) -> bool:
-        """Whether the program has a known fault: for wrong bits, its instructions joined alike. Counts them."""
+    def _is_known(self, made: RandomProgram, one: Ptxas, kind: str) -> bool:
+        """Whether the program has a known fault of a kind. Counts them."""
         findings = [f for f in (*self.before, *self.findings) if one.label in f.assemblers]
         opcodes, text = made.skeleton.split(), text_of([made], self.plan.target)
         known = any(skeleton and _within(skeleton.split(), opcodes) for skeleton in self.plan.avoid)
-        known = known or any(
-            has_fault_of(f.text, text) if f.kind == "wrong" else _within(f.skeleton.split(), opcodes)
-            for f in findings
-            if f.skeleton and (f.kind != "unsettled" or f.interpreted)
-        )
+        known = known or any(shows_again(f, kind, text, made.skeleton) for f in findings)
         self.known += known
         return known
+
+
+_OF_BITS = frozenset({"wrong", "unsettled", "depends on the schedule"})
+"""Kinds of findings that begin with other bits than the emulator's."""
+
+
+def shows_again(finding: PtxasFault, kind: str, text: str, skeleton: str) -> bool:
+    """Whether a program that shows a fault of a kind shows that of an earlier finding: one of the same kind, or both of
+    bits, where it has the finding's instructions joined alike; of other kinds, where it has its opcodes in order.
+
+    text, skeleton: the program's PTX and its opcodes.
+    """
+    if not finding.skeleton or (finding.kind == "unsettled" and not finding.interpreted):
+        return False
+    if kind in _OF_BITS:
+        return finding.kind in _OF_BITS and has_fault_of(finding.text, text)
+    return finding.kind == kind and _within(finding.skeleton.split(), skeleton.split())
 
 
 def _code_of(cubin: bytes, number: int) -> bytes:

@@ -62,7 +62,7 @@ class MachineLaunch:
     """What is the same for all blocks of a launch. parameters: the parameter area. schedules: those of the blocks, in
     turn. guessed: whether bits were chosen for what is not known. shared: bytes of shared memory a block, reserved ones
     included. visited: addresses of the instructions that a lane came to. cluster: the blocks of a cluster along x, y
-    and z; None: no clusters."""
+    and z; None: no clusters. parts: of the grid, one after the other, that do the same work: see `Filling`."""
 
     code: MachineCode
     memory: GlobalMemory
@@ -79,6 +79,7 @@ class MachineLaunch:
     shared: int = 0
     visited: set[int] = field(default_factory=set)
     cluster: tuple[int, int, int] | None = None
+    parts: int = 1
     _bank: tuple[Array, Array] | None = None
 
     @property
@@ -141,7 +142,8 @@ class Filling:
     """Bits chosen at random for what is not known: registers, and memory of a block or thread, before any write.
 
     Seeds that differ in the lowest bit give opposite bits. Two random ones would be equal half of the time, and a
-    result that depends on one bit would not differ.
+    result that depends on one bit would not differ. So the second part of a launch in parts gets the opposite bits of
+    the first, too, in numbers along whose first axis the parts lie.
     """
 
     def __init__(self, launch: MachineLaunch, first: int, stream: int) -> None:
@@ -152,7 +154,11 @@ class Filling:
         """Numbers from `low`, which is zero, up to `high`, a power of two, as numpy's generators give them."""
         self.launch.guessed = True
         drawn = self._drawn.integers(low, high, size, dtype)
-        return drawn ^ dtype(high - 1) if self.launch.seed & 1 else drawn
+        drawn = drawn ^ dtype(high - 1) if self.launch.seed & 1 else drawn
+        each, rest = divmod(len(drawn) if size is not None else 0, self.launch.parts)
+        if self.launch.parts > 1 and not rest:
+            drawn[each : 2 * each] = drawn[:each] ^ dtype(high - 1)
+        return drawn
 
 
 class Machine:
@@ -191,8 +197,8 @@ class Machine:
 
     # Registers ----------------------------------------------------------------------------------------------------
 
-    def unknown(self, count: int, bits: int) -> Array:
-        """Numbers of some bits chosen at random, for what is not known."""
+    def unknown(self, count: int | tuple[int, int], bits: int) -> Array:
+        """Numbers of some bits chosen at random, for what is not known. count: of them, or along each axis."""
         drawn: Array = self._unknown.integers(0, 1 << bits, count, np.uint32 if bits > 8 else np.uint8)
         return drawn
 
@@ -382,12 +388,7 @@ class Machine:
             assert taken is not None
             self.launch.diverged = True
             lanes = self._all if fibre.lanes is None else fibre.lanes
-            sides = [Fibre(fibre.pc, self._without(lanes, taken)), Fibre(target, taken)]
-            parts = [part for side in sides[::-1] for part in self._by_schedule(side)]
-            # What is last runs first.
-            self.fibres += [p for schedule, p in parts if schedule != 1] + [
-                p for schedule, p in parts[::-1] if schedule == 1
-            ]
+            self._part([Fibre(target, taken), Fibre(fibre.pc, self._without(lanes, taken))])
             first = self.fibres.pop()
             fibre.pc, fibre.lanes = first.pc, first.lanes
         return True
@@ -406,6 +407,14 @@ class Machine:
         of = self._schedules[fibre.lanes]
         return [(k, Fibre(fibre.pc, fibre.lanes[of == k])) for k in np.unique(of).tolist()]
 
+    def _part(self, sides: Sequence[Fibre]) -> None:
+        """Add lanes that part, each side by its schedule. The last side runs first; "taken first" runs them the other
+        way round."""
+        parts = [part for side in sides for part in self._by_schedule(side)]
+        self.fibres += [p for schedule, p in parts if schedule != 1] + [
+            p for schedule, p in parts[::-1] if schedule == 1
+        ]
+
     def split_by(self, fibre: Fibre, targets: Array) -> bool:
         """Let each lane of a fibre jump to its own target; returns whether the fibre goes on."""
         lanes = self._all if fibre.lanes is None else fibre.lanes
@@ -414,7 +423,7 @@ class Machine:
             fibre.pc = int(places[0])
             return True
         self.launch.diverged = True
-        self.fibres += [Fibre(int(p), lanes[targets == p]) for p in places]
+        self._part([Fibre(int(p), lanes[targets == p]) for p in places])
         return False
 
     def end(self, fibre: Fibre, lanes: Lanes) -> bool:
@@ -447,20 +456,30 @@ class Machine:
         """Let lanes wait until all alive lanes of their masks wait with the same mask; whether the fibre goes on."""
         mine = self._all if lanes is None else lanes
         alive = self._bits(self.alive)[mine // _WARP]
-        if (masks & alive == self.active_masks(lanes)).all():
+        met = masks & alive == self.active_masks(lanes)
+        if met.all():
             fibre.pc += BYTES
             return True
+        # A warp whose lanes are all here goes on, as it would if no other warp were in the fibre.
+        late = np.zeros(self.warps, np.bool_)
+        late[mine[~met] // _WARP] = True
+        staying = late[mine // _WARP]
+        mine, masks = mine[staying], masks[staying]
         if not (masks >> (mine % _WARP).astype(np.uint32) & 1).all():
             raise MachineFault(f"a lane waits at 0x{fibre.pc:x} at a barrier that it does not take part in")
+        self._wait_with(mine, masks)
         self.waiting[mine] = masks
         self.wait_kind[mine] = kind
         self.resume[mine] = fibre.pc + BYTES
-        # Lanes whose guard does not hold, of other warps, go on.
+        # Lanes whose guard does not hold go on, too.
         rest = self._all if fibre.lanes is None else fibre.lanes
         fibre.lanes = self._without(rest, mine)
         fibre.pc += BYTES
         self.release(np.unique(mine // _WARP))
         return len(fibre.lanes) > 0
+
+    def _wait_with(self, lanes: Array, masks: Array) -> None:
+        """Lanes are about to wait, with masks."""
 
     def _bits(self, of: Array) -> Array:
         """A mask for each warp of a truth value for each lane."""
@@ -478,9 +497,8 @@ class Machine:
         if not len(lanes):
             return
         self.waiting[lanes] = 0
-        for pc in np.unique(self.resume[lanes]):
-            group = np.sort(lanes[self.resume[lanes] == pc])
-            self.fibres.append(Fibre(int(pc), None if len(group) == self.lanes else group))
+        groups = [np.sort(lanes[self.resume[lanes] == pc]) for pc in np.unique(self.resume[lanes])]
+        self._part([Fibre(int(self.resume[g[0]]), None if len(g) == self.lanes else g) for g in groups])
 
 
 StepCode = tuple["type[MachineStep]", Callable[..., Any] | None]

@@ -120,9 +120,9 @@ class PlacedMachineCode:
         return machine
 
     def _restore(self, seed: int) -> None:
-        for buffer in self.buffers:
+        for number, buffer in enumerate(self.buffers):
             buffer.reset()
-            fill(buffer, seed)
+            fill(buffer, seed, number)
         self.memory.buffers[0].reset()
 
 
@@ -207,8 +207,8 @@ def run_schedules(
     Where no lane can notice another one while they are apart, all schedules give the same bits, and all parts run in
     the first one (`LanesMeet`). For a kernel whose parts do the same work, on equal inputs. What they write must be
     equal; the caller looks at it.
-    Bits that were never written are others in each part. The buffers' arrays are changed in place. Raises what
-    `run_machine_code` raises, but for UndefinedBits and ScheduleDependence.
+    Bits that were never written are others in each part, and opposite in the first two. The buffers'
+    arrays are changed in place. Raises what `run_machine_code` raises, but for UndefinedBits and ScheduleDependence.
     """
     buffers = buffers_of(parameters)
     if code.cluster is not None:
@@ -216,13 +216,13 @@ def run_schedules(
     grid = (len(SCHEDULES) * copies, 1, 1)
 
     def run(schedules: Sequence[str], *, private: bool) -> Ran:
-        for buffer in buffers:
+        for number, buffer in enumerate(buffers):
             buffer.reset()
-            fill(buffer, SEEDS[0])
+            fill(buffer, SEEDS[0], number, len(SCHEDULES))
         memory = GlobalMemory(buffers, code.variables)  # it gives the buffers their addresses
         launch = MachineLaunch(
             code, memory, grid, (block, 1, 1), parameter_area(code.parameters, parameters), schedules, SEEDS[0],
-            deadline(limit), shared=_shared_bytes(code),
+            deadline(limit), shared=_shared_bytes(code), parts=len(SCHEDULES),
         )  # fmt: skip
         made = ThreadedCode(code, launch)
         ThreadedMachine(launch, 0, grid[0], made, private=private).run_threaded()
@@ -256,12 +256,21 @@ def _buffer(parameter: Any) -> Buffer | None:
     return parameter if isinstance(parameter, Buffer) else None
 
 
-def fill(buffer: Buffer, seed: int) -> None:
+def fill(buffer: Buffer, seed: int, number: int, parts: int = 1) -> None:
     """Give the undefined bytes of a buffer the bits of a seed. Seeds that differ in the lowest bit give opposite bits,
-    as in `Filling`."""
+    and so does the second of several parts of the buffer: see `Filling`.
+
+    number: of the buffer in the launch. Others have other bits: the difference of two buffers is undefined, too.
+    """
     if buffer.undefined is not None:
-        noise = np.random.default_rng((seed >> 1, len(buffer.bytes))).integers(0, 256, len(buffer.bytes), np.uint8)
+        noise = np.random.default_rng((seed >> 1, number, len(buffer.bytes))).integers(
+            0, 256, len(buffer.bytes), np.uint8
+        )
         noise = ~noise if seed & 1 else noise
+        each, rest = divmod(buffer.size, parts)
+        if parts > 1 and not rest:
+            own = noise[buffer.residue : buffer.residue + buffer.size]
+            own[each : 2 * each] = ~own[:each]
         buffer.bytes = np.where(buffer.undefined != 0, noise, buffer.bytes)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ptxdiff.emulator.errors import PtxError
 from ptxdiff.emulator.kernel.async_copy.tensor_maps import BYTES, COUNTS, TensorMap, decoded, place
 
 
@@ -49,14 +50,19 @@ def _fields() -> Iterator[tuple[str, int, _Field]]:
 
 
 def of_the_device(data: bytes) -> bytes:
-    """The device's bits of a map in the emulator's (128 bytes)."""
+    """The device's bits of a map in the emulator's (128 bytes). Raises PtxError for a number that they do not hold."""
     total = 0
     for name, number, field in _fields():
         start, size = place(name, number)
         value = int.from_bytes(data[start : start + size], "little")
+        given, held = value, 0
         value = _ELEMENTS[value] if name == "elemtype" else value - field.bias >> field.shift
         for first, bits, low in field.parts:
-            total |= (value >> low & (1 << bits) - 1) << first
+            part = value >> low & (1 << bits) - 1
+            total |= part << first
+            held |= part << low
+        if name != "elemtype" and (held << field.shift) + field.bias != given:
+            raise PtxError(f"a tensor map of the host whose {name} {number} is {given}, which the device cannot hold")
     return total.to_bytes(BYTES, "little")
 
 

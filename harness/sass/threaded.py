@@ -20,6 +20,7 @@ from ptxdiff.sass.cubin import MachineCode
 from ptxdiff.sass.machine import (
     _STEPS_BETWEEN_LOOKS,
     _STEPS_OF_A_TURN,
+    _WARP,
     Computed,
     Lanes,
     Machine,
@@ -125,10 +126,10 @@ class LanesMeet(Exception):
     """A step in which lanes can notice each other is to run while some lanes are elsewhere: see `ThreadedMachine`."""
 
 
-_PRIVATE = frozenset({"BMOV", "BREAK", "BSSY", "BSYNC", "CALL", "CS2R", "LDC", "LDL", "NOP", "P2R", "R2P", "RET",
-                      "RPCMOV", "S2R", "STL", "WARPSYNC", "YIELD", "BRA"})  # fmt: skip
-"""Opcodes of steps without a record in which no lane can notice another one. EXIT is none of them: it can complete two
-barriers at once, whose lanes then go on together."""
+_PRIVATE = frozenset({"BSSY", "BSYNC", "CALL", "CS2R", "LDC", "LDL", "NOP", "P2R", "R2P", "RET", "RPCMOV", "S2R", "STL",
+                      "WARPSYNC", "YIELD", "BRA"})  # fmt: skip
+"""Opcodes of steps without a record in which no lane can notice another one. EXIT and BREAK are none of them: they can
+complete two barriers at once, whose lanes then go on together. Nor is BMOV: BREAK does not change what it kept."""
 
 
 def _is_private(step: MachineStep) -> bool:
@@ -153,7 +154,8 @@ class ThreadedMachine(Machine):
     there a lane has the same values in every schedule: a step of `_PRIVATE`, or one with a record, changes registers,
     predicates and local memory of its own lanes alone, or decides where they go on and which others they wait for. All
     lanes come together at the same instructions in every schedule, because a fibre splits by values and joins again
-    where all lanes of a barrier wait.
+    where all lanes of a barrier wait. For that, lanes of a warp that wait together must wait for the same ones: else
+    they complete two barriers at once, or one after the other, by who came before.
     """
 
     def __init__(
@@ -163,9 +165,9 @@ class ThreadedMachine(Machine):
         self.code, self.private = code, private
         self._table = np.empty((ROWS_OF_REGISTERS, self.lanes), np.uint32)
         self._filled = 0
-        self._predicates = self.unknown(PREDICATES * self.lanes, 1).reshape(PREDICATES, self.lanes)
-        self._uniform = self.unknown(UNIFORM * self.warps, 32).reshape(UNIFORM, self.warps)
-        self._uniform_predicates = self.unknown(UNIFORM_PREDICATES * self.warps, 1).reshape(-1, self.warps)
+        self._predicates = self._rows(PREDICATES, self.lanes, 1)
+        self._uniform = self._rows(UNIFORM, self.warps, 32)
+        self._uniform_predicates = self._rows(UNIFORM_PREDICATES, self.warps, 1)
         self._fill(code.registers)
         self._values = np.empty((MOST_SOURCES, self.lanes), np.int64)
         self._results = np.empty((MOST_RESULTS, self.lanes), np.int64)
@@ -182,9 +184,12 @@ class ThreadedMachine(Machine):
     def _fill(self, rows: int) -> None:
         """Give rows of the table up to this one random bits, unless they have some."""
         if rows > self._filled:
-            more = rows - self._filled
-            self._table[self._filled : rows] = self.unknown(more * self.lanes, 32).reshape(more, self.lanes)
+            self._table[self._filled : rows] = self._rows(rows - self._filled, self.lanes, 32)
             self._filled = rows
+
+    def _rows(self, rows: int, width: int, bits: int) -> Array:
+        """Rows of random numbers, one for each lane or warp. The parts of a launch lie along the first axis."""
+        return np.ascontiguousarray(self.unknown((width, rows), bits).T)
 
     # Registers ----------------------------------------------------------------------------------------------------
 
@@ -226,6 +231,11 @@ class ThreadedMachine(Machine):
         row[slice(None) if lanes is None else lanes] = value
 
     # Running ------------------------------------------------------------------------------------------------------
+
+    def _wait_with(self, lanes: Array, masks: Array) -> None:
+        """See Machine._wait_with."""
+        if self.private and ((masks[1:] != masks[:-1]) & (lanes[1:] // _WARP == lanes[:-1] // _WARP)).any():
+            raise LanesMeet
 
     def run_threaded(self) -> None:
         """As Machine.run. It runs as many records as follow one another before it looks for another fibre."""

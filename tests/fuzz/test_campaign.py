@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import random
 import sys
 from pathlib import Path
@@ -11,12 +12,13 @@ import pytest
 
 from ptxdiff.cli import main
 from ptxdiff.conformance import taught
-from ptxdiff.fuzz import execution, files
+from ptxdiff.fuzz import campaign, execution, files
 from ptxdiff.fuzz.assemblers import assembler
 from ptxdiff.fuzz.campaign import FuzzCampaign
 from ptxdiff.fuzz.execution import MachineCodeInterpreter, NotRead, emulated, expected, inputs_of, text_of
 from ptxdiff.fuzz.generate import program, shaped
 from ptxdiff.fuzz.judge import (
+    TOO_EARLY,
     Batch,
     BatchJudge,
     FuzzPlan,
@@ -163,6 +165,36 @@ def test_a_journal_is_resumed_and_refuses_another_campaign(tmp_path):
         FuzzCampaign(dataclasses.replace(run.plan, seed="b"), StandIn(), tmp_path / "journal.jsonl")
 
 
+def test_a_journal_whose_last_line_has_no_end_is_resumed_without_it(tmp_path):
+    path = tmp_path / "journal.jsonl"
+    run = FuzzCampaign(plan(), StandIn(), path)
+    for number in range(2):
+        run.take(JudgedBatch(number, 2, 0, 4, 0, ()))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-9])
+    again = FuzzCampaign(plan(), StandIn(), path)
+    assert again.state.batches == {0}
+    again.take(JudgedBatch(1, 2, 0, 4, 0, ()))
+    assert path.read_bytes() == whole
+    path.write_bytes(whole[:9])
+    FuzzCampaign(plan(), StandIn(), path)
+    assert whole.startswith(path.read_bytes())
+    assert len(path.read_bytes()) > 9
+
+
+def _die(plan, number):
+    os._exit(9)
+
+
+def test_a_worker_that_dies_ends_a_campaign_with_its_findings(tmp_path, monkeypatch):
+    monkeypatch.setattr(campaign, "prepared", _die)
+    run = FuzzCampaign(plan(), StandIn(), tmp_path / "journal.jsonl")
+    run.take(JudgedBatch(0, 2, 0, 4, 0, ()))
+    assert run.run(60, 8).batches == {0}
+    assert set(run.lost) == {1, 2}
+    assert "died" in run.lost[1]
+
+
 def test_a_batch_that_is_sent_twice_is_refused(tmp_path):
     run = FuzzCampaign(plan(), StandIn(), tmp_path / "journal.jsonl")
     run.take(JudgedBatch(0, 2, 0, 4, 0, ()))
@@ -191,6 +223,38 @@ def test_a_fault_that_two_processes_reduce_is_one_finding(tmp_path):
         run.take(JudgedBatch(number, 2, 0, 4, 0, (finding,)))
     assert [f.text for f in run.state.findings.values()] == [first, other]
     assert run.state.known == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "skeletons", "assemblers"),
+    [
+        ("wrong", ("a", "a"), (("O2", "O3"), ("O3",))),
+        (TOO_EARLY, ("a", "a b"), (("O3",), ("O3",))),
+        ("crashed", ("a", "a b"), (("O2", "O3"), ("O3",))),
+    ],
+)
+def test_a_finding_that_an_earlier_one_covers_is_counted_as_known(tmp_path, kind, skeletons, assemblers):
+    """Also one of the same opcodes that fewer assemblers show, and one of another kind than wrong bits."""
+    text = written("popc.b32 <r=>, <r>;")
+    pairs = zip(skeletons, assemblers, strict=True)
+    first, second = (PtxasFault(kind, "a/0", by, (), skeleton, 3, text) for skeleton, by in pairs)
+    run = FuzzCampaign(plan(), None, tmp_path / "journal.jsonl")
+    run.take(JudgedBatch(0, 2, 0, 4, 0, (first,)))
+    run.take(JudgedBatch(1, 2, 0, 4, 0, (second, first)))
+    assert [(f.assemblers, f.seen) for f in run.state.findings.values()] == [(assemblers[0], 2)]
+    assert run.state.known == 1
+
+
+@pytest.mark.parametrize("kind", [TOO_EARLY, "crashed", "unsettled"])
+def test_a_finding_hides_no_fault_of_another_kind_or_of_others_joined(kind):
+    """What is not settled hides only the same instructions joined alike, as wrong bits do."""
+    made = plan()
+    one = next(p for k in range(99) if "xor.b32" in (p := program(f"a/{k}", 90, made.weights)).skeleton)
+    label, text = made.assemblers[1].label, written("popc.b32 <r=>, <r>;", "popc.b32 <r=>, <r>;")
+    earlier = PtxasFault(kind, "a/0", (label,), (), "xor.b32", 1, text, interpreted=True)
+    judge = BatchJudge(made, StandIn(), (earlier,))
+    judge.differs(one, "a/0", made.assemblers[1])
+    assert (judge.known, len(judge.findings)) == (0, 1)
 
 
 def test_equal_machine_code_at_two_levels_runs_once(monkeypatch):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ptxdiff import emulated
-from ptxdiff.emulator import Buffer, HostMap, run_kernel
+from ptxdiff.emulator import Buffer, HostMap, PtxError, run_kernel
 from ptxdiff.emulator.kernel.async_copy.tensor_maps import decoded
 from ptxdiff.launcher import _machine_code
 from ptxdiff.sass import async_copy, tensor_maps
@@ -213,6 +213,20 @@ def test_maps_of_the_host_are_read_as_they_are_made(element: int) -> None:
     given = HostMap(source, 0, (4, 6, 8, 256), (12288, 2048, 256, 1), (2, 3, 5, 128 if element == 14 else 16), element,
                     0, int(element in (6, 7, 9, 10))).bytes  # fmt: skip
     assert tensor_maps.read_map(tensor_maps.of_the_device(given)) == decoded(given)
+
+
+@pytest.mark.parametrize(("strides", "box", "name"), [
+    ((10, 1), (8, 4), "global_stride"), ((40, 1), (8, 260), "box_dim"), ((40, 1), (0, 4), "box_dim"),
+])  # fmt: skip
+def test_a_map_of_the_host_that_the_device_cannot_hold_is_refused(
+    strides: tuple[int, int], box: tuple[int, int], name: str
+) -> None:
+    """As PTX refuses it. Else machine code would copy with another stride, or another box."""
+    source = Buffer(np.zeros((20, 40), np.uint32), "x")
+    given = HostMap(source, 0, (20, 4), strides, box, 2, 0, 0).bytes
+    assert isinstance(decoded(given), str)
+    with pytest.raises(PtxError, match=f"{name} . is"):
+        tensor_maps.of_the_device(given)
 
 
 def test_a_map_that_nobody_wrote_is_refused() -> None:

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ptxdiff.emulator import TimeLimit, UndefinedBits
+from ptxdiff.emulator import Buffer, TimeLimit, UndefinedBits
 from ptxdiff.sass import control, rows
-from ptxdiff.sass.cubin import MachineCode
+from ptxdiff.sass.cubin import MachineCode, Parameter
 from ptxdiff.sass.run import run_machine_code
 from ptxdiff.sass.text import MachineFault, Unsupported
 from tests.support.sass.assembly import LOAD, STORE, plant, run, written
@@ -83,6 +83,28 @@ def test_a_barrier_moves_to_another_and_is_cleared() -> None:
 def test_other_moves_of_barriers_are_refused(text: str) -> None:
     with pytest.raises(Unsupported, match="BMOV"):
         run(f"{LOAD} {text} {STORE}", [WORDS])
+
+
+TOGETHER = """
+LOP3.LUT R8, R0, 0x10, RZ, 0xc0, !PT
+ISETP.EQ.AND P0, PT, R8, RZ, PT
+ISETP.GE.AND P1, PT, R0, 0x20, PT
+ISETP.GE.AND P2, PT, R0, 0x30, PT
+MOV R6, 0xffff
+@P1 MOV R6, 0xffffffff
+@P0 WARPSYNC R6
+@P2 WARPSYNC R6
+VOTE.ANY R5, PT, PT
+WARPSYNC 0xffffffff
+"""
+"""Half of the first warp waits for itself alone, and half of the second one for the other half."""
+
+
+def test_another_warp_that_waits_does_not_part_a_warp() -> None:
+    found, _ = run(f"{LOAD}{TOGETHER}{STORE}", [np.zeros(64, np.uint32)], threads=64)
+    alone, _ = run(f"{LOAD}{TOGETHER}{STORE}", [np.zeros(32, np.uint32)])
+    assert (alone == 0xFFFFFFFF).all()
+    assert (found[:32] == alone).all()
 
 
 def test_lanes_that_exit_are_not_waited_for() -> None:
@@ -225,6 +247,15 @@ def test_memory_that_was_never_written_is_found_in_every_single_lane(space: str,
         alone = f"{body}\nISETP.NE.AND P2, PT, R0, {lane:#x}, PT\n@P2 MOV R5, RZ"
         with pytest.raises(UndefinedBits):
             run(f"{LOAD} {load.format(4 * lane)}\n{alone} {STORE}", [WORDS], local=16, shared=256)
+
+
+def test_the_difference_of_two_buffers_that_were_never_written_is_undefined() -> None:
+    body = "IMAD.WIDE R6, R0, R1, c[0x0][0x160]\nLDG.E R8, [R6.64]\nIMAD.WIDE R6, R0, R1, c[0x0][0x170]"
+    body = f"{LOAD} {body}\nLDG.E R9, [R6.64]\nIADD3 R5, R8, -R9, RZ {STORE}"
+    buffers = [Buffer(np.zeros(32, np.uint32), name, defined=name == "in") for name in ("out", "in", "scratch")]
+    code = MachineCode("kernel", "sm_80", written(body), tuple(Parameter(8 * k, 8) for k in range(3)), 0x160, {}, 0, 0)
+    with pytest.raises(UndefinedBits):
+        run_machine_code(code, buffers, (1,), 32)
 
 
 def test_an_undefined_register_is_not_zero() -> None:

@@ -250,10 +250,103 @@ def test_lanes_that_notice_each_other_run_in_every_schedule(monkeypatch: pytest.
         assert schedules == [1], exchange
 
 
-def test_bits_that_were_never_written_differ() -> None:
-    found = _parts(f"{LOAD} {PLACE} IADD3 R5, R4, R77, RZ {STORE}")
-    assert (found[0] != found[1]).any()
-    assert (found[1] != found[2]).any()
+RETURNED = """
+R2UR UR4, RZ
+MOV R5, RZ
+BSSY B0, `(.L_x_3)
+ISETP.GE.AND P0, PT, R0, 0x10, PT
+MOV R10, {first}
+@P0 MOV R10, {second}
+MOV R11, RZ
+RET.REL.NODEC R10 `(kernel)
+MOV R6, 0x5
+R2UR UR4, R6
+BRA `(.L_x_3)
+MOV R5, UR4
+.L_x_3:
+BSYNC B0
+"""
+"""As `UNIFORM`, but its lanes part by the addresses to which they return."""
+AT_BARRIERS = DIVERGED.format(
+    first="WARPSYNC 0xffffffff\nMOV R6, 0x5\nR2UR UR4, R6", second="WARPSYNC 0xffffffff\nMOV R5, UR4"
+)
+"""As `UNIFORM`, but both sides wait for each other before."""
+
+
+def _returned() -> str:
+    body = f"{LOAD} {PLACE} {RETURNED} {STORE}"
+    after = next(i.address for i in written(body.format(first=0, second=0)).instructions if i.opcode == "RET") + 16
+    return body.format(first=hex(after), second=hex(after + 48))
+
+
+@pytest.mark.parametrize("body", [_returned(), f"{LOAD} {PLACE} R2UR UR4, RZ\nMOV R5, RZ\n{AT_BARRIERS} {STORE}"])
+def test_lanes_that_part_at_a_return_or_behind_a_barrier_run_in_every_schedule(body: str) -> None:
+    found = _parts(body)
+    assert (found[0] == 0).all()
+    assert (found[1] == np.where(np.arange(32) < 16, 0, 5)).all()
+
+
+MASKS = """
+ISETP.GE.AND P0, PT, R0, 0x10, PT
+LOP3.LUT R8, R0, 0x8, RZ, 0xc0, !PT
+ISETP.NE.AND P1, PT, R8, RZ, PT
+BSSY B3, `(.L_x_3)
+@P0 BRA `(.L_x_1)
+BSSY B0, `(.L_x_8)
+BRA `(.L_x_3)
+.L_x_1:
+BSSY B0, `(.L_x_8)
+.L_x_3:
+BSYNC B3
+@P1 BRA `(.L_x_8)
+@P0 BRA `(.L_x_8)
+NOP
+.L_x_8:
+BSYNC B0
+BSSY B2, `(.L_x_9)
+BMOV.32 R5, B2
+.L_x_9:
+BSYNC B2
+WARPSYNC 0xffffffff
+"""
+"""A quarter of a warp waits together for two others. If it comes last, all four go on together."""
+LEFT = """
+BSSY B0, `(.L_x_8)
+MOV R7, RZ
+ISETP.GE.AND P0, PT, R0, 0x10, PT
+@P0 BRA `(.L_x_1)
+BREAK B0
+BRA `(.L_x_9)
+.L_x_1:
+{}
+.L_x_8:
+BSYNC B0
+.L_x_9:
+WARPSYNC 0xffffffff
+MOV R5, R7
+"""
+"""Half of a warp leaves a barrier, whose lanes the other half knows from before or after."""
+
+
+def test_lanes_of_which_it_depends_who_wait_with_them_run_in_every_schedule() -> None:
+    found = _parts(f"{LOAD} {PLACE} {MASKS} {STORE}")
+    assert (found[0] == 0xFFFFFFFF).all()
+    assert (found[1] == np.where(np.arange(32) < 16, 0xFFFF, 0xFFFF0000)).all()
+    left = _parts(f"{LOAD} {PLACE} {LEFT.format('BMOV.32 R7, B0')} {STORE}")
+    assert (left[0] == np.where(np.arange(32) < 16, 0, 0xFFFF0000)).all()
+    assert (left[1] == np.where(np.arange(32) < 16, 0, 0xFFFFFFFF)).all()
+
+
+@pytest.mark.parametrize(("body", "bits"), [
+    ("IADD3 R5, RZ, R77, RZ", 0xFFFFFFFF), ("MOV R5, RZ\n@P5 MOV R5, 0x1", 1), ("MOV R5, UR7", 0xFFFFFFFF),
+    ("MOV R5, RZ\n@UP3 MOV R5, 0x1", 1), ("LDG.E R5, [R2.64]", 0xFFFFFFFF), (
+        "MOV R6, c[0x0][0x28]\nIADD3 R6, R6, -0x8, RZ\nLDL R5, [R6]", 0xFFFFFFFF),
+])  # fmt: skip
+def test_bits_that_were_never_written_are_opposite_in_two_parts(body: str, bits: int) -> None:
+    """Else a single lane whose result is one such bit would have the same one in all parts, a quarter of the time."""
+    found = _parts(f"{LOAD} {PLACE} {body} {STORE}")
+    assert (found[0] ^ found[1] == bits).all()
+    assert bits == 1 or (found[0] != found[2]).all()
 
 
 def test_the_register_of_a_return_address_is_kept() -> None:
