@@ -13,6 +13,7 @@ from ptxdiff.emulator.binding.builder import binds, expect
 from ptxdiff.emulator.binding.program import ReadSlot, Step
 from ptxdiff.emulator.errors import ExecutionError, NotElementwise, OperandError, UnsupportedOnTarget
 from ptxdiff.emulator.isa.forms import Bound
+from ptxdiff.emulator.kernel import scaled_products, sparse_products
 from ptxdiff.emulator.kernel.builder import KernelBuilder
 from ptxdiff.emulator.kernel.frame import KernelFrame
 from ptxdiff.emulator.kernel.memory.access import address
@@ -187,7 +188,8 @@ def columns_of(frame: KernelFrame, step: Step, lane: int, some: Array, shape: Sh
 
 def sparse_product(how: Arithmetic, a: Array, b: Array, c: Array, where: Array) -> Array:
     """The codes of d, m x n, from stored elements, m x k/2, at columns `where`, and b, n x k."""
-    return np.asarray(sparse_mma.multiplied(how, a[None], np.ascontiguousarray(b.T)[None], c[None], where[None])[0])
+    tiles = a[None], np.ascontiguousarray(b.T)[None], c[None], where[None]
+    return np.asarray(sparse_products.computed(how, *tiles, sparse_mma.multiplied)[0])
 
 
 def sparse_doubts(
@@ -624,8 +626,9 @@ def _computed(
     if factors:
         types = (what.a, what.b, what.scale)
         if where is not None:
-            return sparse_scaled_product(a, b, c, factors, types, BLACKWELL[found.kind], where)
-        return scaledproducts.dot(a, b, c, factors[0], factors[1], types, BLACKWELL[found.kind])
+            operands = a, b, c, factors, types, BLACKWELL[found.kind], where
+            return scaled_products.computed_of_sparse(*operands, sparse_scaled_product)
+        return scaled_products.computed(a, b, c, factors, types, BLACKWELL[found.kind])
     if found.kind == "i8":
         word = "satfinite" if what.saturate else ""
         how = Arithmetic((what.d, what.a, what.b, what.d), "integers", word=word)
