@@ -345,14 +345,16 @@ def _together(frame: KernelFrame, step: Step, lanes: Array, given: list[list[int
         for one, block in zip(lanes.tolist(), blocks.tolist(), strict=True)
     ]
     low = np.uint32(0xFFFF if what.d == "f16" else 0xFFFFFFFF)
-    if enabled:
-        doubts, c = read_of_blocks(d, memory.undefined), read_of_blocks(d, memory.words)
-        if what.d == "f16":
-            doubts, c = doubts & low, c & low
-        if doubts.any():
-            return False
-    else:
+    of_d = first, count, at[0], shape, what.d
+    kept = memory.kept(*of_d)
+    if not enabled:
         c = np.zeros((count, *shape), np.uint32)
+    elif kept is not None:
+        c = kept
+    else:
+        c = read_of_blocks(d, memory.words) & low
+        if (read_of_blocks(d, memory.undefined) & low).any():
+            return False
     apart = np.arange(count)[:, None]
     a_cells = None
     if found.places[1] is not None:
@@ -370,7 +372,7 @@ def _together(frame: KernelFrame, step: Step, lanes: Array, given: list[list[int
         if shared.undefined.reshape(-1, 16).take(chunks, axis=0).view(np.uint64).any():
             return False
         if shared.swizzles is not None:
-            kinds = shared.swizzles[some // 16]
+            kinds = shared.swizzles.take(chunks)
             if ((kinds != 0) & (kinds != tensoroperands.swizzle_of(code))).any():
                 return False
         offsets.append(some)
@@ -388,7 +390,9 @@ def _together(frame: KernelFrame, step: Step, lanes: Array, given: list[list[int
     x, y = _signed(data[0], what.a, what.negate_a), _signed(data[1], what.b, what.negate_b)
     result = np.asarray(_arithmetic(found, what)(x, np.ascontiguousarray(y.transpose(0, 2, 1)), c))
     write_of_blocks(d, memory.words, result)
-    write_of_blocks(d, memory.undefined, np.broadcast_to(~low, result.shape))
+    if kept is None:
+        write_of_blocks(d, memory.undefined, np.broadcast_to(~low, result.shape))
+    memory.keep(result, *of_d)
     return True
 
 
