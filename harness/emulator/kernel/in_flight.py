@@ -159,7 +159,7 @@ class Groups:
 
     def open(self, members: Array) -> Array:
         """The numbers of the open groups."""
-        return self.closed[members].copy()
+        return np.asarray(self.closed[members])
 
     def commit(self, members: Array | slice) -> None:
         """Close the open groups of some members."""

@@ -93,7 +93,7 @@ def guarded(frame: Frame, step: Step, active: Array | None) -> tuple[Array | Non
     value, undefined = frame.read(ReadSlot(step.guard, 1, negated=step.guard_negated))
     holds = value.view(np.bool_)
     doubtful = None
-    if undefined is not None:
+    if undefined is not None and undefined.any():
         doubtful = np.broadcast_to(undefined.astype(np.bool_), holds.shape)
         if active is not None:
             doubtful = doubtful & active

@@ -393,6 +393,8 @@ class AccessTable:
         recorded = 0 if kind in (races.PLAIN_WRITE, races.LANDING) else len(offsets)
         if not recorded and count >= per:
             return 0
+        if count >= per and self._rows == len(self._parts):  # no chunk is split
+            return recorded * (count // per)
         chunks = offsets // races.CHUNK
         if count > per:
             chunks = chunks[:, None] + np.arange(count // per)

@@ -110,6 +110,7 @@ class TensorWork:
         self.reached: dict[tuple[object, ...], Any] = {}
         """What the last loads and stores reached (`ptxdiff.emulator.kernel.tcgen05.loads`)."""
         self.numbered: Accumulators = {}
+        self._last_rows: tuple[list[Array], Rows] = [], Rows(NONE, False)
         self.agents: dict[int, int] = {}
         """The members that stand for operations of each thread of a team, by its number."""
         self.collectors: dict[tuple[int, str], tuple[str, Array, int]] = {}
@@ -415,7 +416,7 @@ class TensorWork:
         before = [latest.get((id(cells), lane)) for cells, lane in zip(written, lanes.tolist(), strict=True)]
         if None in before and any(before):
             return False
-        rows = Rows.of(np.stack(written)) if None in before else None
+        rows = self._rows_of(written) if None in before else None
         of_a = None if read is None else Rows.of(read)
         for cells, role, writes in ((rows, roles[0], True), (of_a, roles[1], False)):
             if cells is not None and self.suspect(
@@ -445,6 +446,14 @@ class TensorWork:
             if earlier is not None:
                 earlier.written = NONE
         return True
+
+    def _rows_of(self, cells: list[Array]) -> Rows:
+        """Of arrays of cells, one for each accessor, which nobody changes: those of the same arrays are found again."""
+        held, found = self._last_rows
+        if len(held) != len(cells) or any(one is not other for one, other in zip(held, cells, strict=True)):
+            found = Rows.of(np.stack(cells))
+            self._last_rows = cells, found
+        return found
 
     def _lack_fences(self, lanes: Array, offsets: Array) -> bool:
         """Whether one of some lanes reads a chunk of its row of offsets that no proxy fence makes visible to it."""
@@ -561,7 +570,7 @@ class TensorWork:
         for some in by_size.values():
             who = np.array([self._cores(lane) for lane, _ in some])
             since = np.full(len(some), self.frame.order.clock)
-            self.note(kind, Rows.of(np.stack([cells for _, cells in some])), who, since)
+            self.note(kind, self._rows_of([cells for _, cells in some]), who, since)
 
     def _agent(self, lane: int) -> int:
         """The member that stands for the operations of a lane's thread, once they are complete."""

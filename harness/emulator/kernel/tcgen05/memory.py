@@ -53,8 +53,9 @@ class TensorMemory:
 
     def __init__(self, blocks: int) -> None:
         size = blocks * CELLS
-        self.words = np.zeros(size, np.uint32)
-        self.undefined = np.full(size, 0xFFFFFFFF, np.uint32)
+        self._words, self._undefined = np.zeros(size, np.uint32), np.full(size, 0xFFFFFFFF, np.uint32)
+        self._uses = 0
+        self._kept: tuple[tuple[object, ...], Array] = (), self._words
         self.busy, self.being_read = np.zeros(size, np.int16), np.zeros(size, np.int16)
         self.storing, self.loading = np.zeros(size, np.int8), np.zeros(size, np.int16)
         self.role, self.accumulator = np.zeros(size, np.int8), np.zeros(size, np.int32)
@@ -68,6 +69,32 @@ class TensorMemory:
         self.may_allocate: list[Step | None] = [None] * blocks
         self.writer, self.reader = np.full(size, _NOBODY, np.int32), np.full(size, _NOBODY, np.int32)
         self.written, self.read = np.zeros(size, np.int32), np.zeros(size, np.int32)  # of nobody, so of no meaning
+
+    @property
+    def words(self) -> Array:
+        """The bits of each cell; who takes them may change them."""
+        self._uses += 1
+        return self._words
+
+    @words.setter
+    def words(self, values: Array) -> None:
+        self._uses += 1
+        self._words = values
+
+    @property
+    def undefined(self) -> Array:
+        """The undefined bits of each cell; who takes them may change them."""
+        self._uses += 1
+        return self._undefined
+
+    def keep(self, values: Array, *cells: object) -> None:
+        """Remember that some cells have these values, all bits of which are defined, until somebody takes `words` or
+        `undefined`. cells: what names them, and which of their bits the values are."""
+        self._kept = (self._uses, *cells), values
+
+    def kept(self, *cells: object) -> Array | None:
+        """What `keep` remembers of these cells; None: nothing, or no longer."""
+        return self._kept[1] if self._kept[0] == (self._uses, *cells) else None
 
     @property
     def records(self) -> tuple[Array, ...]:

@@ -13,6 +13,7 @@ from ptxdiff.emulator.binding.builder import binds, expect
 from ptxdiff.emulator.binding.program import ReadSlot, Step
 from ptxdiff.emulator.errors import ExecutionError, NotElementwise, OperandError, UnsupportedOnTarget
 from ptxdiff.emulator.isa.forms import Bound
+from ptxdiff.emulator.kernel import scaled_products, sparse_products
 from ptxdiff.emulator.kernel.builder import KernelBuilder
 from ptxdiff.emulator.kernel.frame import KernelFrame
 from ptxdiff.emulator.kernel.memory.access import address
@@ -187,7 +188,8 @@ def columns_of(frame: KernelFrame, step: Step, lane: int, some: Array, shape: Sh
 
 def sparse_product(how: Arithmetic, a: Array, b: Array, c: Array, where: Array) -> Array:
     """The codes of d, m x n, from stored elements, m x k/2, at columns `where`, and b, n x k."""
-    return np.asarray(sparse_mma.multiplied(how, a[None], np.ascontiguousarray(b.T)[None], c[None], where[None])[0])
+    tiles = a[None], np.ascontiguousarray(b.T)[None], c[None], where[None]
+    return np.asarray(sparse_products.computed(how, *tiles, sparse_mma.multiplied)[0])
 
 
 def sparse_doubts(
@@ -343,14 +345,16 @@ def _together(frame: KernelFrame, step: Step, lanes: Array, given: list[list[int
         for one, block in zip(lanes.tolist(), blocks.tolist(), strict=True)
     ]
     low = np.uint32(0xFFFF if what.d == "f16" else 0xFFFFFFFF)
-    if enabled:
-        doubts, c = read_of_blocks(d, memory.undefined), read_of_blocks(d, memory.words)
-        if what.d == "f16":
-            doubts, c = doubts & low, c & low
-        if doubts.any():
-            return False
-    else:
+    of_d = first, count, at[0], shape, what.d
+    kept = memory.kept(*of_d)
+    if not enabled:
         c = np.zeros((count, *shape), np.uint32)
+    elif kept is not None:
+        c = kept
+    else:
+        c = read_of_blocks(d, memory.words) & low
+        if (read_of_blocks(d, memory.undefined) & low).any():
+            return False
     apart = np.arange(count)[:, None]
     a_cells = None
     if found.places[1] is not None:
@@ -368,7 +372,7 @@ def _together(frame: KernelFrame, step: Step, lanes: Array, given: list[list[int
         if shared.undefined.reshape(-1, 16).take(chunks, axis=0).view(np.uint64).any():
             return False
         if shared.swizzles is not None:
-            kinds = shared.swizzles[some // 16]
+            kinds = shared.swizzles.take(chunks)
             if ((kinds != 0) & (kinds != tensoroperands.swizzle_of(code))).any():
                 return False
         offsets.append(some)
@@ -386,7 +390,9 @@ def _together(frame: KernelFrame, step: Step, lanes: Array, given: list[list[int
     x, y = _signed(data[0], what.a, what.negate_a), _signed(data[1], what.b, what.negate_b)
     result = np.asarray(_arithmetic(found, what)(x, np.ascontiguousarray(y.transpose(0, 2, 1)), c))
     write_of_blocks(d, memory.words, result)
-    write_of_blocks(d, memory.undefined, np.broadcast_to(~low, result.shape))
+    if kept is None:
+        write_of_blocks(d, memory.undefined, np.broadcast_to(~low, result.shape))
+    memory.keep(result, *of_d)
     return True
 
 
@@ -624,8 +630,9 @@ def _computed(
     if factors:
         types = (what.a, what.b, what.scale)
         if where is not None:
-            return sparse_scaled_product(a, b, c, factors, types, BLACKWELL[found.kind], where)
-        return scaledproducts.dot(a, b, c, factors[0], factors[1], types, BLACKWELL[found.kind])
+            operands = a, b, c, factors, types, BLACKWELL[found.kind], where
+            return scaled_products.computed_of_sparse(*operands, sparse_scaled_product)
+        return scaled_products.computed(a, b, c, factors, types, BLACKWELL[found.kind])
     if found.kind == "i8":
         word = "satfinite" if what.saturate else ""
         how = Arithmetic((what.d, what.a, what.b, what.d), "integers", word=word)

@@ -16,6 +16,7 @@ from ptxdiff.emulator.binding.builder import binds, binds_alone, expect
 from ptxdiff.emulator.binding.program import ReadSlot, Step
 from ptxdiff.emulator.errors import ExecutionError, MemoryFault, OperandError
 from ptxdiff.emulator.isa.forms import Bound
+from ptxdiff.emulator.kernel import sparse_products
 from ptxdiff.emulator.kernel.builder import KernelBuilder
 from ptxdiff.emulator.kernel.frame import KernelFrame
 from ptxdiff.emulator.kernel.memory import global_races as races
@@ -209,7 +210,10 @@ def _run_wgmma(frame: KernelFrame, step: Step, active: Array | None) -> None:
     )
     b, of_b = b.transpose(0, 2, 1), None if of_b is None else of_b.transpose(0, 2, 1)
     a, b, doubts_of, doubt = signed(a, product.a), signed(b, product.b), [of_a, of_b, of_c], None
-    result = product.arithmetic(a, b, c) if where is None else sparse_mma.multiplied(product.arithmetic, a, b, c, where)
+    if where is None:
+        result = product.arithmetic(a, b, c)
+    else:
+        result = sparse_products.computed(product.arithmetic, a, b, c, where, sparse_mma.multiplied)
     if any(x is not None for x in doubts_of):
         doubt = (
             spread(doubts_of, result, width) if where is None else sparse_mma.doubted(doubts_of, where, result, width)

@@ -7,6 +7,7 @@ import pytest
 
 from ptxdiff.emulator.errors import ExecutionError, MemoryFault, PtxError, UndefinedBits
 from ptxdiff.emulator.kernel.tcgen05.loads import PER_COUNT
+from ptxdiff.emulator.kernel.tcgen05.memory import TensorMemory
 from ptxdiff.emulator.kernel.tcgen05.operands import SWIZZLES, MatrixDescriptor, Swizzle
 from tests.support.emulator import tensor_memory_text as tm
 
@@ -289,3 +290,13 @@ def test_a_kernel_with_fences_needs_both_of_them(missing: str) -> None:
         return
     with pytest.raises(MemoryFault, match=f"no tcgen05.fence::{missing}_thread_sync lies"):
         tm.run(kernel, numbers(32), np.zeros(1024, np.uint32))
+
+
+@pytest.mark.parametrize("taken", ["words", "undefined"])
+def test_kept_values_are_forgotten_when_anybody_may_change_cells(taken: str) -> None:
+    memory, values = TensorMemory(1), np.ones((1, 128, 8), np.uint32)
+    memory.keep(values, 0, 1, "f32")
+    assert memory.kept(0, 1, "f32") is values
+    assert memory.kept(0, 1, "f16") is None
+    getattr(memory, taken)[:8] = 0
+    assert memory.kept(0, 1, "f32") is None

@@ -1,0 +1,56 @@
+"""Block-scaled products of one tile, computed in the processor's vectors where these have the bits of the definition.
+
+A sparse matrix becomes a dense one: its stored elements at their columns, and zeros between. That has the same bits:
+
+- a zero adds nothing to a sum, and its exponent is that of a zero product, below the one of every c but zero, for which
+  the definition takes the same;
+- a scale belongs to a share of all columns, so the stored elements keep their scales;
+- the 16 stored products that are summed before they are scaled stand in 32 columns, and no others do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from ptxdiff.emulator.numeric import scaledproducts
+from ptxdiff.emulator.numeric.scaledproducts import ScaledModel
+from ptxdiff.emulator.numeric.vectorise import Array
+from ptxdiff.extras import installed
+
+Types = tuple[str, str, str]
+Definition = Callable[[Array, Array, Array, list[Array], Types, ScaledModel, Array], Array]
+
+
+def computed(a: Array, b: Array, c: Array, factors: list[Array], types: Types, model: ScaledModel) -> Array:
+    """What `scaledproducts.dot`, the definition, gives: d (m x n) from codes a (m x k), b (n x k), c (m x n).
+
+    factors: scales of a (m x blocks) and of b (n x blocks). All are uint32 and C-contiguous.
+    """
+    found = _in_vectors(a, b, c, factors, types, model)
+    return scaledproducts.dot(a, b, c, factors[0], factors[1], types, model) if found is None else found
+
+
+def computed_of_sparse(
+    a: Array, b: Array, c: Array, factors: list[Array], types: Types, model: ScaledModel, where: Array,
+    definition: Definition,
+) -> Array:  # fmt: skip
+    """The same from stored elements a (m x k/2) at columns `where` (m x k/2), which differ in each row."""
+    wide = np.zeros((len(a), b.shape[1]), np.uint32)
+    np.put_along_axis(wide, where, a, axis=1)
+    whole = model if model.group == 1 else replace(model, group=2 * model.group)
+    found = _in_vectors(wide, b, c, factors, types, whole)
+    return definition(a, b, c, factors, types, model, where) if found is None else found
+
+
+def _in_vectors(
+    a: Array, b: Array, c: Array, factors: list[Array], types: Types, model: ScaledModel
+) -> Array | None:  # fmt: skip
+    if not installed("llvmlite"):
+        return None
+    from ptxdiff.emulator.numeric import scaled_vectors  # which loads LLVM
+
+    found = scaled_vectors.dot(a[None], b[None], c[None], factors[0][None], factors[1][None], types, model)
+    return None if found is None else np.asarray(found[0])
