@@ -267,4 +267,4 @@ def test_no_blocks_are_planned_without_a_tensor_of_floats():
     """Without floats, blocks would only be random bits."""
     case = of_shape("N", sizes=[{"N": 4}], fmt=I32, eps=F32.scalar)
     sets = {i.input_set for i in plan(case, case.variants["v"], "emulator", "quick", "sm_90a")}
-    assert sets - set(kernel_sets.NAMES) == {"edges/1", "random/1"}
+    assert sets - {*kernel_sets.NAMES, *kernel_sets.ROWS_NAMES} == {"edges/1", "random/1"}
