@@ -92,15 +92,14 @@ def test_a_journal_is_gone_on_with(folder, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("outcome", "became"),
     [
-        (Outcome("error", "ptxas 13.3.73 -O3 failed with status 255: PTX .version 8.8 does not support .target sm_110a"),
-         "refused"),
+        (Outcome("error", "ptxas 13.3.73 -O3 failed with status 255: PTX 8.8 does not support sm_110a"), "refused"),
         (Outcome("error", "ptxas 13.3.73 -O3 ended by signal 11", ended="crashed"), "crashed"),
         (Outcome("unsupported", "ptxas 13.3.73 -O3 ended by signal 11", ended="crashed"), "crashed"),
         (Outcome("error", "ptxas 13.3.73 -O3 did not end", ended="hung"), "crashed"),
         (Outcome("error", "the kernel has no parameter x"), "open"),
         (Outcome("unsupported", "sm_80 has no mma of 8-bit floats"), "refused"),
     ],
-)  # fmt: skip
+)
 def test_a_launch_whose_code_ptxas_refuses_is_no_crash(monkeypatch, outcome, became):
     monkeypatch.setattr(catalogue_launches, "_ran", lambda *given: outcome)
     assert catalogue_launches._result(None, None, "ptxas").became == became
