@@ -52,7 +52,7 @@ class EarlyUse:
 
 
 _OF_MEMORY = ("ATOM", "LD", "RED", "SHFL", "ST")
-_OF_SHARED = frozenset({"ATOMS", "LDGSTS", "LDS", "LDSM", "STS", "STSM", "SYNCS"})
+_OF_SHARED = frozenset({"ATOMS", "LDGSTS", "LDS", "LDSM", "STS", "STSM", "SYNCS", "UGETNEXTWORKID"})
 _STORES = frozenset({"ST", "STG", "STS", "STL", "STSM", "RED", "REDG", "SUST", "UBLKRED", "REDAS"})
 _CONVERTING = frozenset({"F2F", "F2I", "FCHK", "FLO", "FRND", "I2F", "I2I", "MUFU", "POPC"})
 """Opcodes of the unit that converts and approximates, which finishes them in order, whichever scoreboards they set.
@@ -140,7 +140,9 @@ def _after(
             found.setdefault(key, EarlyUse(kind, register, number, at[setter], instruction))
     kept = [p for p in left if p[2] not in writes or _in_other_lanes(guard, p[4])]
     if control.write != _NONE:
-        kept += [(control.write, "result", register, instruction.address, guard) for register in writes]
+        # The predicate of a generic ATOM tells whether the address is of shared memory. It is there with the operands.
+        early = control.read if instruction.opcode == "ATOM" and control.read != _NONE else control.write
+        kept += [(early if r[0] == "P" else control.write, "result", r, instruction.address, guard) for r in writes]
     if control.read != _NONE:
         kept += [(control.read, "operand", r, instruction.address, guard) for r in reads if r[0] == "R"]
     return frozenset((*p[:4], None) if p[4] is not None and p[4][0] in writes else p for p in kept)
@@ -207,8 +209,8 @@ def _accessed(instruction: MachineInstruction) -> tuple[frozenset[Place], frozen
     for operand in operands:
         for part in (operand.base, operand.uniform):
             if part is not None:
-                # An address of shared memory has 32 bits, and so has a uniform register in it.
-                narrow = operand.base is not None or instruction.opcode in _OF_SHARED
+                # An address of shared memory has 32 bits, and so have a uniform register in it and a constant's index.
+                narrow = operand.base is not None or instruction.opcode in _OF_SHARED or operand.kind == "c"
                 narrow |= not known and operand is instruction.operands[0]
                 _add(reads, part, 2 if operand.wide or (part.kind == "UR" and not narrow) else 1)
         _add(reads, operand, size if operand.kind == "R" else 1)

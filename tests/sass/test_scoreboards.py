@@ -97,6 +97,8 @@ DESCRIPTOR = {("UR", 4), ("UR", 5)}
         ("UVIRTCOUNT.DEALLOC.SMPOOL UR4", {("UR", 4)}, set()),
         ("SYNCS.CCTL.IV [UR4]", {("UR", 4)}, set()),
         ("STAS.64 [R4.64], R6", {("R", 4), ("R", 5), ("R", 6)}, set()),
+        ("LDCU UR4, c[0x0][UR4+0x2b4]", {("UR", 4)}, {("UR", 4)}),
+        ("UGETNEXTWORKID.SELFCAST [UR6], [UR7]", {("UR", 6), ("UR", 7)}, set()),
         ("RPCMOV.32 Rpc.LO, R12", {("R", 12)}, set()),
         ("LDG.E R1, desc[UR8][R2.64+UR4]", {("R", 2), ("R", 3), *DESCRIPTOR, ("UR", 8), ("UR", 9)}, {("R", 1)}),
     ],
@@ -118,6 +120,7 @@ def _coded(*lines: tuple[str, int, int, int]) -> MachineFunction:
     return MachineFunction("f", tuple(made))
 
 
+ATOM = ("ATOM.E.MAX.S64.STRONG.GPU P0, R4, [R2], R4", 5, 1, 0)
 LOAD = ("LDG.E R2, desc[UR4][R6.64]", 0, 1, 0)
 
 
@@ -176,6 +179,8 @@ LOAD = ("LDG.E R2, desc[UR4][R6.64]", 0, 1, 0)
         ([("LDS R8, [R13+0x4]", 1, 7, 0), ("@P0 ATOMS.ADD R8, [R13], R6", 0, 7, 0)], ["result"]),
         ([("SHFL.IDX PT, R8, R7, 0xd, 0x1f", 1, 7, 0), ("LDS R9, [R8+0x4]", 0, 7, 0)], ["result"]),  # it reads it
         ([("SHFL.IDX PT, R8, R7, 0xd, 0x1f", 1, 7, 0), ("@P0 LDG.E R8, desc[UR4][R2.64]", 0, 7, 0)], ["result"]),
+        ([ATOM, ("@P0 MOV R9, R8", 7, 7, 2)], []),  # the predicate is there with the operands
+        ([ATOM, ("@P0 MOV R9, R8", 7, 7, 0)], ["result"]),
         ([("DSETP.NEU.AND P0, PT, R12, R12, PT", 7, 0, 0), ("DFMA R12, R12, R12, R12", 1, 7, 0)], []),
         ([("DADD R12, R4, -R4", 1, 0, 0), ("DMUL.RZ R4, R4, R4", 1, 7, 0)], []),  # the unit reads operands in order
         ([("DADD R12, R4, -R4", 1, 0, 0), ("I2F.F64 R4, R9", 1, 7, 0)], ["operand"]),  # of another unit
