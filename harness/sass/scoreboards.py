@@ -14,6 +14,7 @@ first register alone is taken, so that a fault may be missed and none is invente
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from dataclasses import dataclass
 
@@ -51,11 +52,17 @@ class EarlyUse:
 
 
 _OF_MEMORY = ("ATOM", "LD", "RED", "SHFL", "ST")
-_OF_SHARED = frozenset({"ATOMS", "LDGSTS", "LDS", "LDSM", "STS", "STSM", "SYNCS"})
+_OF_SHARED = frozenset({"ATOMS", "LDGSTS", "LDS", "LDSM", "STS", "STSM", "SYNCS", "UGETNEXTWORKID"})
 _STORES = frozenset({"ST", "STG", "STS", "STL", "STSM", "RED", "REDG", "SUST", "UBLKRED", "REDAS"})
 _CONVERTING = frozenset({"F2F", "F2I", "FCHK", "FLO", "FRND", "I2F", "I2I", "MUFU", "POPC"})
 """Opcodes of the unit that converts and approximates, which finishes them in order, whichever scoreboards they set.
 That FCHK, FLO and POPC are among them, ptxas shows: releases from 12.8 to 13.5 do not wait between two of these."""
+_OF_DOUBLES = frozenset({"DADD", "DFMA", "DMUL", "DSETP"})
+"""Opcodes of the unit for float64, which reads the operands of its instructions in order. ptxas shows it: releases from
+12.8 to 13.5 let one of these overwrite what another reads. Nothing shows that their results come in order."""
+_BEFORE_LDS = frozenset({"ATOMS", "LDS", "SHFL"})
+"""Opcodes whose results come before those of a later LDS. ptxas shows it: releases from 12.8 to 13.5 let LDS overwrite
+the result of SHFL without a wait, and 13.5 that of ATOMS. The other way round ptxas waits."""
 _NOTHING = frozenset({
     "ACQBULK", "ARRIVES", "BAR", "BPT", "BRA", "BREAK", "BRX", "BSSY", "BSYNC", "CALL", "CCTL", "DEPBAR",
     "ENDCOLLECTIVE", "ERRBAR", "EXIT", "FENCE", "JMP", "KILL", "LDGDEPBAR", "LDGSTS", "MEMBAR", "NANOSLEEP", "NOP",
@@ -125,13 +132,17 @@ def _after(
         ordered = same and (control.write == number or instruction.opcode in _OF_SHARED)
         opcodes = at[setter].opcode, instruction.opcode
         ordered |= kind == "operand" and all(o.startswith(_OF_MEMORY) for o in opcodes)
+        ordered |= kind == "operand" and _OF_DOUBLES.issuperset(opcodes)
         ordered |= _CONVERTING.issuperset(opcodes)
+        ordered |= instruction.opcode == "LDS" and at[setter].opcode in _BEFORE_LDS
         if (register in writes and not ordered) or (kind == "result" and register in reads):
             key = setter, instruction.address, register
             found.setdefault(key, EarlyUse(kind, register, number, at[setter], instruction))
     kept = [p for p in left if p[2] not in writes or _in_other_lanes(guard, p[4])]
     if control.write != _NONE:
-        kept += [(control.write, "result", register, instruction.address, guard) for register in writes]
+        # The predicate of a generic ATOM tells whether the address is of shared memory. It is there with the operands.
+        early = control.read if instruction.opcode == "ATOM" and control.read != _NONE else control.write
+        kept += [(early if r[0] == "P" else control.write, "result", r, instruction.address, guard) for r in writes]
     if control.read != _NONE:
         kept += [(control.read, "operand", r, instruction.address, guard) for r in reads if r[0] == "R"]
     return frozenset((*p[:4], None) if p[4] is not None and p[4][0] in writes else p for p in kept)
@@ -198,16 +209,20 @@ def _accessed(instruction: MachineInstruction) -> tuple[frozenset[Place], frozen
     for operand in operands:
         for part in (operand.base, operand.uniform):
             if part is not None:
-                # An address of shared memory has 32 bits, and so has a uniform register in it.
-                narrow = operand.base is not None or instruction.opcode in _OF_SHARED
+                # An address of shared memory has 32 bits, and so have a uniform register in it and a constant's index.
+                narrow = operand.base is not None or instruction.opcode in _OF_SHARED or operand.kind == "c"
                 narrow |= not known and operand is instruction.operands[0]
                 _add(reads, part, 2 if operand.wide or (part.kind == "UR" and not narrow) else 1)
         _add(reads, operand, size if operand.kind == "R" else 1)
         if operand.kind in ("gdesc", "idesc", "tmem") and operand.number >= 0:
             reads.add(("UR", operand.number))
+    for found in _CACHING.finditer(instruction.text):
+        reads |= {("UR", int(found[1])), ("UR", int(found[1]) + 1)}
     return frozenset(reads), frozenset(writes)
 
 
+_CACHING = re.compile(r"\bdesc\[UR(\d+)\]")
+"""The descriptor of caching beside an address: 64 bits in uniform registers. Operands do not keep it."""
 _TWO_RESULTS = {"ISETP": 1, "FSETP": 1, "DSETP": 1, "HSETP2": 1, "PLOP3": 1, "UISETP": 1, "UPLOP3": 1, "VOTE": 1,
                 "MATCH": 1, "LOP3": 1, "IADD3": 2, "UIADD3": 2, "LEA": 1, "ULEA": 1, "ATOMG": 1}  # fmt: skip
 """Opcodes with predicates among their results, and how many operands after the first may be such."""

@@ -7,9 +7,10 @@ import json
 import numpy as np
 import pytest
 
+from ptxdiff.jobs import Outcome
 from ptxdiff.triton.builds import NoTriton
 from ptxdiff.triton.targets import assembler as bundled
-from tests.support.sass import faults_page, program_runs, public_programs
+from tests.support.sass import catalogue_launches, faults_page, program_runs, public_programs
 from tests.support.sass.program_runs import Program, assembled, result
 from tests.support.sass.ptxas_releases import release
 
@@ -86,6 +87,22 @@ def test_a_journal_is_gone_on_with(folder, tmp_path, monkeypatch):
     assert kept == [first]
     monkeypatch.setattr(faults_page, "entries", lambda unit: pytest.fail(f"{unit} was run again"))
     assert faults_page.run(units, kept, None, 1) == []
+
+
+@pytest.mark.parametrize(
+    ("outcome", "became"),
+    [
+        (Outcome("error", "ptxas 13.3.73 -O3 failed with status 255: PTX 8.8 does not support sm_110a"), "refused"),
+        (Outcome("error", "ptxas 13.3.73 -O3 ended by signal 11", ended="crashed"), "crashed"),
+        (Outcome("unsupported", "ptxas 13.3.73 -O3 ended by signal 11", ended="crashed"), "crashed"),
+        (Outcome("error", "ptxas 13.3.73 -O3 did not end", ended="hung"), "crashed"),
+        (Outcome("error", "the kernel has no parameter x"), "open"),
+        (Outcome("unsupported", "sm_80 has no mma of 8-bit floats"), "refused"),
+    ],
+)
+def test_a_launch_whose_code_ptxas_refuses_is_no_crash(monkeypatch, outcome, became):
+    monkeypatch.setattr(catalogue_launches, "_ran", lambda *given: outcome)
+    assert catalogue_launches._result(None, None, "ptxas").became == became
 
 
 def test_what_ptx_leaves_undefined_accuses_nobody():

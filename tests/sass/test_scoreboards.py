@@ -68,12 +68,15 @@ def test_the_words_name_both_instructions() -> None:
     assert f"scoreboard {board}" in use.words
 
 
+DESCRIPTOR = {("UR", 4), ("UR", 5)}
+
+
 @pytest.mark.parametrize(
     ("text", "reads", "writes"),
     [
         ("FFMA R1, R2, R3, R4", {("R", 2), ("R", 3), ("R", 4)}, {("R", 1)}),
-        ("@!P1 LDG.E.64 R2, desc[UR4][R6.64+0x10]", {("P", 1), ("R", 6), ("R", 7)}, {("R", 2), ("R", 3)}),
-        ("STG.E.128 desc[UR4][R6.64], R8", {("R", 6), ("R", 7), *(("R", n) for n in range(8, 12))}, set()),
+        ("@!P1 LDG.E.64 R2, desc[UR4][R6.64+0x10]", {("P", 1), ("R", 6), ("R", 7), *DESCRIPTOR}, {("R", 2), ("R", 3)}),
+        ("STG.E.128 desc[UR4][R6.64], R8", {("R", 6), ("R", 7), *(("R", n) for n in range(8, 12)), *DESCRIPTOR}, set()),
         ("ISETP.GE.AND P0, P1, R3, R4, P2", {("R", 3), ("R", 4), ("P", 2)}, {("P", 0), ("P", 1)}),
         ("IMAD.WIDE R2, R4, 0x4, R6", {("R", 4), ("R", 6)}, {("R", 2), ("R", 3)}),
         ("SHFL.IDX PT, R8, R7, 0xd, 0x1f", {("R", 7)}, {("R", 8)}),
@@ -94,8 +97,10 @@ def test_the_words_name_both_instructions() -> None:
         ("UVIRTCOUNT.DEALLOC.SMPOOL UR4", {("UR", 4)}, set()),
         ("SYNCS.CCTL.IV [UR4]", {("UR", 4)}, set()),
         ("STAS.64 [R4.64], R6", {("R", 4), ("R", 5), ("R", 6)}, set()),
+        ("LDCU UR4, c[0x0][UR4+0x2b4]", {("UR", 4)}, {("UR", 4)}),
+        ("UGETNEXTWORKID.SELFCAST [UR6], [UR7]", {("UR", 6), ("UR", 7)}, set()),
         ("RPCMOV.32 Rpc.LO, R12", {("R", 12)}, set()),
-        ("LDG.E R1, desc[UR8][R2.64+UR4]", {("R", 2), ("R", 3), ("UR", 4), ("UR", 5)}, {("R", 1)}),
+        ("LDG.E R1, desc[UR8][R2.64+UR4]", {("R", 2), ("R", 3), *DESCRIPTOR, ("UR", 8), ("UR", 9)}, {("R", 1)}),
     ],
 )
 def test_what_an_instruction_touches(text: str, reads: set, writes: set) -> None:
@@ -115,6 +120,7 @@ def _coded(*lines: tuple[str, int, int, int]) -> MachineFunction:
     return MachineFunction("f", tuple(made))
 
 
+ATOM = ("ATOM.E.MAX.S64.STRONG.GPU P0, R4, [R2], R4", 5, 1, 0)
 LOAD = ("LDG.E R2, desc[UR4][R6.64]", 0, 1, 0)
 
 
@@ -153,6 +159,8 @@ LOAD = ("LDG.E R2, desc[UR4][R6.64]", 0, 1, 0)
         ([("S2UR UR8, SR_CTAID.X", 0, 7, 0), ("UTMAPF.L2.1D [UR8], [UR4]", 7, 7, 0)], ["result"]),
         ([("S2UR UR8, SR_CTAID.X", 0, 7, 0), ("UTMAPF.L2.1D [UR8], [UR4]", 7, 7, 1)], []),
         ([("S2UR UR4, SR_CTAID.X", 0, 7, 0), ("UBLKPF.L2 [UR4], UR6", 7, 0, 0)], ["result"]),
+        ([("LDCU.64 UR4, c[0x0][0x358]", 0, 7, 0), ("LDG.E R2, desc[UR4][R6.64]", 1, 7, 0)], ["result", "result"]),
+        ([("LDCU.64 UR4, c[0x0][0x358]", 0, 7, 0), ("LDG.E R2, desc[UR4][R6.64]", 1, 7, 1)], []),
         ([("S2UR UR4, SR_CTAID.X", 0, 7, 0), ("UTMACCTL.PF [UR4]", 7, 7, 0)], ["result"]),
         ([("S2UR UR4, SR_CTAID.X", 0, 7, 0), ("STTM.x2 tmem[UR4], R6", 7, 0, 0)], ["result"]),
         ([("SHFL.IDX PT, R8, R7, 0xd, 0x1f", 0, 1, 0), ("MOV R8, R9", 7, 7, 0)], ["result"]),
@@ -165,6 +173,20 @@ LOAD = ("LDG.E R2, desc[UR4][R6.64]", 0, 1, 0)
         ([("F2I.NTZ R4, R8", 2, 7, 0), ("MOV R4, R8", 7, 7, 0)], ["result"]),
         ([("F2I.NTZ R4, R8", 2, 7, 0), ("I2F R9, R4", 0, 7, 0)], ["result"]),  # it reads the register
         ([("SHFL.IDX PT, R8, R7, 0xd, 0x1f", 0, 1, 0), ("MOV R7, R9", 7, 7, 0)], ["operand"]),
+        ([("SHFL.IDX PT, R8, R7, 0xd, 0x1f", 1, 7, 0), ("@P0 LDS R8, [R13+0x4]", 0, 7, 0)], []),  # one unit, in order
+        ([("ATOMS.ADD R8, [R13], R6", 1, 7, 0), ("@P0 LDS R8, [R13+0x4]", 0, 7, 0)], []),
+        ([("LDS R8, [R13+0x4]", 1, 7, 0), ("@P0 SHFL.IDX PT, R8, R7, 0xd, 0x1f", 0, 7, 0)], ["result"]),
+        ([("LDS R8, [R13+0x4]", 1, 7, 0), ("@P0 ATOMS.ADD R8, [R13], R6", 0, 7, 0)], ["result"]),
+        ([("SHFL.IDX PT, R8, R7, 0xd, 0x1f", 1, 7, 0), ("LDS R9, [R8+0x4]", 0, 7, 0)], ["result"]),  # it reads it
+        ([("SHFL.IDX PT, R8, R7, 0xd, 0x1f", 1, 7, 0), ("@P0 LDG.E R8, desc[UR4][R2.64]", 0, 7, 0)], ["result"]),
+        ([ATOM, ("@P0 MOV R9, R8", 7, 7, 2)], []),  # the predicate is there with the operands
+        ([ATOM, ("@P0 MOV R9, R8", 7, 7, 0)], ["result"]),
+        ([("DSETP.NEU.AND P0, PT, R12, R12, PT", 7, 0, 0), ("DFMA R12, R12, R12, R12", 1, 7, 0)], []),
+        ([("DADD R12, R4, -R4", 1, 0, 0), ("DMUL.RZ R4, R4, R4", 1, 7, 0)], []),  # the unit reads operands in order
+        ([("DADD R12, R4, -R4", 1, 0, 0), ("I2F.F64 R4, R9", 1, 7, 0)], ["operand"]),  # of another unit
+        ([("DADD R12, R4, -R4", 1, 0, 0), ("MOV R4, R9", 7, 7, 0)], ["operand"]),
+        ([("DADD R12, R4, -R4", 1, 7, 0), ("DMUL.RZ R4, R12, R4", 1, 7, 0)], ["result"]),  # it reads the result
+        ([("@P0 DADD R12, R4, -R4", 1, 7, 0), ("@P1 DMUL R12, R6, R8", 2, 7, 0)], ["result", "result"]),
     ],
 )
 def test_waits_for_results_and_operands(lines: list[tuple[str, int, int, int]], kinds: list[str]) -> None:

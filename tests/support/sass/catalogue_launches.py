@@ -88,8 +88,10 @@ def _became(outcome: Outcome) -> Became:
     words = outcome.words
     if outcome.outputs:
         return "right"
-    if outcome.status == "error":
+    if outcome.ended:
         return "crashed"
+    if outcome.status == "error":  # a ptxas that does not know the target in this version of PTX, or no code for ptxas
+        return "refused" if words.startswith("ptxas ") else "open"
     if words.startswith("machine code:"):
         return "unread"
     if words.startswith("unsettled:"):

@@ -90,13 +90,21 @@ conversion merge into it (`F2FP ... MERGE_C`). The word itself is needed later, 
 `sub.sat.s32` subtracts b from a - b. The optimised code multiplies b by -2 and adds a with saturation (`IMAD` and
 `VIADD.S32.ISAT`). The product wraps, so a different number is added: for b = 0x4f000000 it is 0x62000000, which is
 positive. The releases 12.8 to 13.5 do it for sm_120a, and 13.5 for sm_121a. Without `VIADD`, as on sm_80, sm_90a and
-sm_100a, the code is right.
+sm_100a, the code is right. It is the same with sums: for sm_120a, `add.sat.s32` of a + b and b becomes a shift of b by
+1, which wraps, and a saturated sum with a.
 """,
     "saturation of a result of cnot": """
 The result of `cnot.b32` is 0 or 1, and `cvt.sat.s16.u32` keeps it. The optimised code has the result as a mask of all
 bits, compares this mask as an unsigned word with 0x8000, and takes 0xffff8000 instead of the negated mask: for 0 the
 result is 0x8000. With `cvt.sat.s8.u32` it is 0xff80 in 16 bits, and with `cvt.sat.u16.u32` always 0. An H100 gives
 other words than the ISA's, too.
+""",
+    "conversions of a result of set": """
+`set.lt.u32` gives 0xffffffff or 0. As u32 that is 4294967295, whose float saturates to 0x7fffffff in
+`cvt.rzi.s32.f64`. The optimised code drops both conversions and stores 0xffffffff. So it does with float32, and with
+`cvt.rzi.s16`. `cvt.rn.f32.s32` and then `cvt.rzi.u32.f32` of the result, which are -1.0 and 0, become 0xffffffff
+too. With s64 as the last type the code is right, and with `selp` or `cnot` in the place of `set`. With float32 and
+s32 the CPU gives wrong words with each release from 12.8 to 13.5 for sm_80, sm_90a, sm_100a and sm_120a.
 """,
 }
 """What ptxas does wrong, by the name of the mechanism."""
