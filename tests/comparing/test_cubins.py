@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from ptxdiff.cli import main
@@ -33,10 +35,11 @@ def _compare(folder, one: str, two: str) -> int:
 def test_levels_that_differ_part_at_an_instruction(cubins, capsys) -> None:
     assert _compare(cubins, "O0.cubin", "O3.cubin") == 1
     said = capsys.readouterr().out
-    assert "d[2] is 0x00001000 and 0xfffff000" in said
+    first, second = re.search(r"d\[\d+\] is (0x\w{8}) and (0xf\w{7})", said).groups()
+    assert int(first, 16) < 2**31 <= int(second, 16)
     assert "values first differ at" in said
     assert "VIMNMX3" in said
-    assert "the first has 0x00001000 from 0x" in said
+    assert f"the first has {first} from 0x" in said
 
 
 def test_a_cubin_is_equal_to_itself(cubins, capsys) -> None:
@@ -47,7 +50,7 @@ def test_a_cubin_is_equal_to_itself(cubins, capsys) -> None:
 def test_a_trace_shows_ptx_beside_machine_code(cubins, capsys) -> None:
     path = release("12.8", "12.9")
     name = f"{cubins / 'case.py'}::maximum"
-    assert main(["show", name, "--target", TARGET, "--trace", "2", "--assembler", path]) == 0
+    assert main(["show", name, "--target", TARGET, "--trace", "1", "--assembler", path]) == 0
     rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines() if " | " in line]
     paired = [(left, right) for left, right in rows if left.strip() and right.strip()]
     assert paired

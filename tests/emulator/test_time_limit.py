@@ -66,8 +66,12 @@ def test_a_kernel_that_does_not_end_is_stopped() -> None:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Replace the clock by one that advances three seconds at each reading; returns the readings."""
+    """Replace the clock by one that advances three seconds at each reading; returns the readings.
+
+    Kernels run step by step: as machine code they read it less often.
+    """
     readings: list[int] = []
+    monkeypatch.setattr("ptxdiff.emulator.kernel.compiled.launch.WORTH", 1 << 62)
 
     def monotonic() -> float:
         readings.append(3 * len(readings))
@@ -89,6 +93,13 @@ def test_the_limit_is_for_all_blocks_of_a_grid_together(clock: list[int]) -> Non
     with pytest.raises(TimeLimit, match=r"after 60 s, [\d,]+ of 1,048,576 blocks done.*limit=None") as caught:
         launch(module("mov.u32 %r1, 0;"), grid=(2**20,))
     assert caught.value.line
+    assert len(clock) < 100
+
+
+def test_the_limit_of_a_kernel_that_runs_as_machine_code(clock: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ptxdiff.emulator.kernel.compiled.launch.WORTH", 0)
+    with pytest.raises(TimeLimit, match=r"after 60 s, [\d,]+ of 1,048,576 blocks done.*limit=None"):
+        launch(module("mov.u32 %r1, 1;"), grid=(2**20,))
     assert len(clock) < 100
 
 

@@ -176,7 +176,7 @@ def test_a_kernel_that_may_leave_its_tensor_unwritten_does_not_pass(run_cases, p
     words = {r["key"]["case"].partition(".")[2]: r["words"] for r in found if r["verdict"] == "error"}
     start = "x is updated in place, and"
     assert words["one_in_two_thousand"].startswith(f"{start} 6 of 12,000 codes at n=6000 would be wrong if nothing")
-    assert words["small_sizes_alone"].startswith(f"{start} 0 of 3,000 codes at n=1500 would be wrong if nothing")
+    assert words["small_sizes_alone"].startswith(f"{start} 0 of 7,500 codes at n=1500 would be wrong if nothing")
 
 
 def test_small_shapes_count_together():

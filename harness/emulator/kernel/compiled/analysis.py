@@ -20,6 +20,7 @@ STEPS = 600
 _SPECIAL = frozenset({"%tid", "%ntid", "%ctaid", "%nctaid", "%laneid", "%warpid", "%nwarpid"})
 _REGISTERS = frozenset({"scalar", "mov", "pack", "unpack", "split", "special", "ld_param", "policy", "nothing", "cvta"})
 _GLOBAL = frozenset({"", "global", "const"})
+_MEMORY = ("ld", "st")
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def _fits(program: Program, step: Step) -> bool:
         return True
     if step.bound.form.facts.waits:
         return False
-    if step.kind in ("ld", "st"):
+    if step.kind in _MEMORY:
         access: Access = step.detail
         plain = step.bound.modifiers.get("sem") in (None, "weak") and step.node.opcode == step.kind
         return plain and access.space in _GLOBAL and not step.bound.modifiers.get("scope")
@@ -126,7 +127,9 @@ class _Definedness:
             self.here = self.here | {(guard, self.version[guard], not step.guard_negated)} if guard >= 0 else None
             return True
         sources = [self._under(one.slot) for one in _read(step)]
-        if step.kind in ("ld", "st", "policy") and not all(one is not None and one <= executed for one in sources):
+        if (step.kind in _MEMORY or step.kind == "policy") and not all(
+            one is not None and one <= executed for one in sources
+        ):
             return False
         needed = frozenset[Literal]().union(*(one for one in sources if one is not None))
         for writer in step.destinations:
@@ -170,5 +173,5 @@ def _split_by_one(one: Condition, other: Condition) -> bool:
 
 def _read(step: Step) -> tuple[ReadSlot, ...]:
     """The registers that a step reads."""
-    policy = step.detail.policy if step.kind in ("ld", "st") else None
+    policy = step.detail.policy if step.kind in _MEMORY else None
     return step.sources if policy is None else (*step.sources, policy)

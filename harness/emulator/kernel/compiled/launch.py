@@ -85,6 +85,8 @@ def ran(grid: KernelGrid) -> bool:
             return True
         for buffer in grid.memory.buffers:
             buffer.reset()
+        if not grid.deadline.passed:  # else the error says how far it came
+            grid.deadline.begin(x * y * z, "blocks")
         if done is not None:
             break
         made.own = True
@@ -124,6 +126,7 @@ def _run(grid: KernelGrid, made: _Made, own: bool) -> bool | None:
         function(id(table), id(parameters), id(state), min(together, total - starts[number]))
         if state[FAILED]:
             failed.set()
+        grid.deadline.done(min(together, total - starts[number]))
 
     for_each(run, range(len(starts)))
     if failed.is_set():
