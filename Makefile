@@ -19,18 +19,22 @@ ifeq ($(HAS_GPU_TORCH),1)
 VENV_FLAGS := --system-site-packages
 TORCH ?=
 TARGETS ?=
+BACKENDS ?= auto
 else
 VENV_FLAGS :=
 TORCH ?= torch==2.13.0
 # The report's targets without a GPU: one a generation. `make report TARGETS=` runs all that the installed Triton serves.
 TARGETS ?= sm_80 sm_90a sm_100a
+# Its machine code too takes about two thirds more time: `make report BACKENDS=auto`.
+BACKENDS ?= emulator assembler
 endif
 
 .DEFAULT_GOAL := help
 .PHONY: help report baseline test check lint types imports unit slow docs test-triton-3.6 tlx clean
 
 help:
-	@echo "make report   run every case, on three targets where there is no GPU (TARGETS= for all); write $(REPORT)"
+	@echo "make report   run every case; without a GPU on three targets (TARGETS= for all) and without machine code"
+	@echo "              (BACKENDS=auto for all); write $(REPORT)"
 	@echo "make baseline run every case on every target, and accept what it gives as baseline/ (look at git diff)"
 	@echo "make test     all checks and tests"
 	@echo "make docs     build the documentation in $(DOCS)"
@@ -44,7 +48,7 @@ $(STAMP): pyproject.toml
 	touch $@
 
 report: $(STAMP)
-	$(BIN)/python -m ptxdiff run $(TARGETS:%=--target=%) --records $(RECORDS) --report $(REPORT) -- -n $(JOBS)
+	$(BIN)/python -m ptxdiff run $(TARGETS:%=--target=%) $(BACKENDS:%=--backend=%) --records $(RECORDS) --report $(REPORT) -- -n $(JOBS)
 
 # What pull requests are compared with. All targets, nothing reused; a run with a failure is not accepted.
 baseline: $(STAMP)
