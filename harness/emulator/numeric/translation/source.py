@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import ast
 import functools
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import CodeType
 from typing import Any
+
+_PARSING = threading.Lock()
+"""Python 3.11 counts the depth of `ast.parse` of trees for all threads together, and fails if two make them at once."""
 
 
 class Untranslatable(Exception):
@@ -22,8 +26,10 @@ def code_of(function: Callable[..., Any]) -> CodeType:
 @functools.cache
 def _parsed(path: str) -> dict[tuple[str, int], tuple[ast.FunctionDef, CodeType]]:
     """The functions of a file with their code, by name and number of their first line."""
-    tree = ast.parse(Path(path).read_bytes())
-    codes = [c for c in compile(tree, path, "exec", dont_inherit=True).co_consts if isinstance(c, CodeType)]
+    with _PARSING:
+        tree = ast.parse(Path(path).read_bytes())
+        compiled = compile(tree, path, "exec", dont_inherit=True)
+    codes = [c for c in compiled.co_consts if isinstance(c, CodeType)]
     made = {(c.co_name, c.co_firstlineno): c for c in codes}
     found = {}
     for node in tree.body:
