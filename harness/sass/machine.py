@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
@@ -279,34 +279,43 @@ class Machine:
 
     def run(self, program: Mapping[int, MachineStep]) -> None:
         """Run until all lanes have ended. Raises Unsupported, MachineFault and TimeLimit."""
-        visited, turn = self.launch.visited, False
+        self._run(lambda fibre, in_turns, others: self._take(fibre, program.get(fibre.pc)))
+
+    def _take(self, fibre: Fibre, step: MachineStep | None) -> bool:
+        """Run a fibre's next step, which is None where no instruction is; returns whether the fibre goes on."""
+        if step is None:
+            raise MachineFault(f"a jump to 0x{fibre.pc:x}, where no instruction is")
+        self.steps += 1
+        self.launch.visited.add(fibre.pc)
+        return step.run(self, fibre)
+
+    def _run(self, advance: Callable[[Fibre, bool, Collection[int]], bool]) -> None:
+        """Run until all lanes have ended.
+
+        advance: runs one step or several of a fibre, and returns whether it goes on. It is told whether fibres take
+        turns after each step, and the places of other fibres, behind which it may not run.
+        """
+        turn = False
         while self.fibres:
             fibre, whole = self._next(turn)
             in_turns = not whole and self._schedules[0 if fibre.lanes is None else fibre.lanes[0]] == 2
             others = {f.pc for f in self.fibres} if whole else ()
             count = len(self.fibres)
             while True:
-                self.steps += 1
-                if self.steps % _STEPS_BETWEEN_LOOKS == 0:
-                    self._look_at_clock(fibre.pc)
-                step = program.get(fibre.pc)
-                if step is None:
-                    raise MachineFault(f"a jump to 0x{fibre.pc:x}, where no instruction is")
-                visited.add(fibre.pc)
-                going = step.run(self, fibre)
+                pc, before = fibre.pc, self.steps
+                going = advance(fibre, in_turns, others)
+                if self.steps // _STEPS_BETWEEN_LOOKS > before // _STEPS_BETWEEN_LOOKS:
+                    self._look_at_clock(pc)
                 if not going:
                     break
-                turn = bool(self.fibres) and (in_turns or self.steps % _STEPS_OF_A_TURN == 0)  # one may wait for a flag
+                over = self.steps // _STEPS_OF_A_TURN > before // _STEPS_OF_A_TURN  # one may wait for a flag
+                turn = bool(self.fibres) and (in_turns or over)
                 if turn:
                     self.fibres.insert(0, fibre)
                     break
                 if len(self.fibres) > count or fibre.pc in others:
                     self.fibres.append(fibre)
                     break
-        self._check_ended()
-
-    def _check_ended(self) -> None:
-        """Raise MachineFault if lanes wait for others that never come."""
         if self.alive.any():
             stuck = int(np.flatnonzero(self.alive)[0])
             raise MachineFault(f"deadlock: thread {stuck % self.threads} waits at 0x{int(self.resume[stuck]):x}")

@@ -18,10 +18,9 @@ import numpy as np
 from ptxdiff.emulator.numeric.vectorise import Array
 from ptxdiff.sass.cubin import MachineCode
 from ptxdiff.sass.machine import (
-    _STEPS_BETWEEN_LOOKS,
-    _STEPS_OF_A_TURN,
     _WARP,
     Computed,
+    Fibre,
     Lanes,
     Machine,
     MachineLaunch,
@@ -31,7 +30,7 @@ from ptxdiff.sass.machine import (
     prepared_step,
 )
 from ptxdiff.sass.rows import ROWS
-from ptxdiff.sass.text import BYTES, MachineFault, MachineInstruction, Unsupported
+from ptxdiff.sass.text import BYTES, MachineInstruction, Unsupported
 from ptxdiff.sass.threaded_loop import ARRAYS, runner
 from ptxdiff.sass.threaded_records import (
     MOST_RESULTS,
@@ -180,6 +179,7 @@ class ThreadedMachine(Machine):
         self._numbers[:ARRAYS] = (self.lanes, *addresses[:4], self.warps, *addresses[4:])
         self._here, self._first = self._numbers.ctypes.data, code.records.ctypes.data
         self._count_at = self._counts.ctypes.data
+        self._run_records = runner()
 
     def _fill(self, rows: int) -> None:
         """Give rows of the table up to this one random bits, unless they have some."""
@@ -240,60 +240,35 @@ class ThreadedMachine(Machine):
     def run_threaded(self) -> None:
         """As Machine.run. It runs as many records as follow one another before it looks for another fibre."""
         try:
-            self._run()
+            self._run(self._advance)
         finally:
             self._note_counts()
 
-    def _run(self) -> None:
-        visited, turn, records = self.launch.visited, False, self.code.at
-        run_records = runner()
-        while self.fibres:
-            fibre, whole = self._next(turn)
-            in_turns = not whole and self._schedules[0 if fibre.lanes is None else fibre.lanes[0]] == 2
-            others = {f.pc for f in self.fibres} if whole else ()
-            count = len(self.fibres)
-            while True:
-                pc, before = fibre.pc, self.steps
-                place = records.get(pc)
-                if place is not None and run_records is not None:
-                    start, number, following = place
-                    if in_turns:
-                        following = 1
-                    elif others:
-                        behind = [other for other in others if pc < other < pc + BYTES * following]
-                        following = (min(behind) - pc) // BYTES if behind else following
-                    lanes = fibre.lanes
-                    many = self.lanes if lanes is None else len(lanes)
-                    run_records(
-                        self._here, self._first + start, self._count_at + 8 * number, 0 if lanes is None else id(lanes),
-                        many | following << 32,
-                    )  # fmt: skip
-                    fibre.pc = pc + BYTES * following
-                    visited.update(range(pc, fibre.pc, BYTES))
-                    self.steps += following
-                    going = True
-                else:
-                    self.steps += 1
-                    step = self.code.step(pc)
-                    if step is None:
-                        raise MachineFault(f"a jump to 0x{pc:x}, where no instruction is")
-                    visited.add(pc)
-                    if self.private and fibre.lanes is not None and not _is_private(step):
-                        raise LanesMeet
-                    going = step.run(self, fibre)
-                if self.steps // _STEPS_BETWEEN_LOOKS > before // _STEPS_BETWEEN_LOOKS:
-                    self._look_at_clock(pc)
-                if not going:
-                    break
-                over = self.steps // _STEPS_OF_A_TURN > before // _STEPS_OF_A_TURN
-                turn = bool(self.fibres) and (in_turns or over)
-                if turn:
-                    self.fibres.insert(0, fibre)
-                    break
-                if len(self.fibres) > count or fibre.pc in others:
-                    self.fibres.append(fibre)
-                    break
-        self._check_ended()
+    def _advance(self, fibre: Fibre, in_turns: bool, others: Collection[int]) -> bool:
+        """Run the records from a fibre's place on that follow one another, or one step without a record."""
+        pc, run_records = fibre.pc, self._run_records
+        place = self.code.at.get(pc)
+        if place is None or run_records is None:
+            step = self.code.step(pc)
+            if step is not None and self.private and fibre.lanes is not None and not _is_private(step):
+                raise LanesMeet
+            return self._take(fibre, step)
+        start, number, following = place
+        if in_turns:
+            following = 1
+        elif others:
+            behind = [other for other in others if pc < other < pc + BYTES * following]
+            following = (min(behind) - pc) // BYTES if behind else following
+        lanes = fibre.lanes
+        many = self.lanes if lanes is None else len(lanes)
+        run_records(
+            self._here, self._first + start, self._count_at + 8 * number, 0 if lanes is None else id(lanes),
+            many | following << 32,
+        )  # fmt: skip
+        fibre.pc = pc + BYTES * following
+        self.launch.visited.update(range(pc, fibre.pc, BYTES))
+        self.steps += following
+        return True
 
     def _note_counts(self) -> None:
         """Tell the launch which forms ran in how many lanes, as `Computed` does."""
