@@ -19,7 +19,7 @@ from ptxdiff.emulator.kernel.memory.space import BUFFER_SPACING, VARIABLES_BASE,
 from ptxdiff.emulator.numeric.translation.expressions import int_constant
 from ptxdiff.emulator.numeric.translation.functions import texts, unit
 from ptxdiff.emulator.numeric.translation.helpers import INT64
-from ptxdiff.emulator.numeric.translation.machinecode import HEAD, SYMBOL
+from ptxdiff.emulator.numeric.translation.loops import of_array_objects, of_arrays
 from ptxdiff.emulator.text.types import TYPES
 
 FIRST, FAILED, COUNT, BUFFERS, GRID, HEADER = 0, 1, 2, 3, 4, 7
@@ -102,12 +102,7 @@ class _Kernel:
         self, program: Program, of: Independent, shape: CodeShape, parameters: dict[tuple[str, int, int], int]
     ) -> None:
         self.program, self.of, self.shape, self.parameters = program, of, shape, parameters
-        self.module = ir.Module()
-        self.kind = ir.FunctionType(ir.VoidType(), [_ANY, _ANY, _ANY, INT64])
-        self.llvm = ir.Function(self.module, self.kind, "blocks")
-        self.llvm.linkage = "internal"
-        # As in `translation.loops`.
-        set.update(self.llvm.attributes, ("noinline", "nounwind", '"prefer-vector-width"="512"'))
+        self.llvm = of_arrays("blocks", 3)
         for argument in self.llvm.args[:3]:
             argument.add_attribute("noalias")
         self.table, self.given, self.state, self.blocks = self.llvm.args
@@ -158,16 +153,7 @@ class _Kernel:
         failing = ir.IRBuilder(self.failed)
         self._set(self.state, int_constant(FAILED), int_constant(1), failing)
         failing.ret_void()
-        return "\n".join([*self.parts.values(), str(self.llvm), str(self._outer())])
-
-    def _outer(self) -> Any:
-        """The function that takes array objects."""
-        outer = ir.Function(self.module, self.kind, SYMBOL)
-        b = ir.IRBuilder(outer.append_basic_block())
-        places = [b.gep(a, [int_constant(HEAD)], source_etype=_BYTE) for a in outer.args[:-1]]
-        b.call(self.llvm, [*(b.load(place, typ=_ANY) for place in places), outer.args[-1]])
-        b.ret_void()
-        return outer
+        return "\n".join([*self.parts.values(), str(self.llvm), str(of_array_objects(self.llvm))])
 
     def _clear(self) -> None:
         """Fill all arrays by thread with zeros: threads for which nothing was written read them, in vain."""
@@ -348,7 +334,7 @@ class _Kernel:
                 self.parts[name] = part
             if made.name not in self.called:
                 kind = ir.FunctionType(made.result, [INT64] * len(values))
-                self.called[made.name] = ir.Function(self.module, kind, made.name)
+                self.called[made.name] = ir.Function(self.llvm.module, kind, made.name)
             value = self.b.call(self.called[made.name], values)
             value = self.b.trunc(value, ir.IntType(max(function.width, 8)))
             if function.width == 1:

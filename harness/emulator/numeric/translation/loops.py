@@ -43,17 +43,31 @@ def _stored(width: int) -> Any:
     return INT64 if width == 64 else ir.IntType(max(width, 8))
 
 
+def of_arrays(name: str, arrays: int) -> Any:
+    """An empty function of the data of some arrays and a number, in a module of its own, compiled for wide vectors."""
+    made = ir.Function(ir.Module(), ir.FunctionType(ir.VoidType(), [_ANY] * arrays + [INT64]), name)
+    made.linkage = "internal"
+    # Vectors of 512 bits: LLVM prefers 256, with which loops over 64-bit lanes take 1.4 times as long (Xeon, 2023).
+    # llvmlite's own method takes only attributes without a value.
+    set.update(made.attributes, ("noinline", "nounwind", '"prefer-vector-width"="512"'))
+    return made
+
+
+def of_array_objects(inner: Any) -> Any:
+    """The function SYMBOL, which takes numpy's array objects and gives their data to one that `of_arrays` made."""
+    outer = ir.Function(inner.module, inner.ftype, SYMBOL)
+    b = ir.IRBuilder(outer.append_basic_block())
+    places = [b.gep(a, [int_constant(HEAD)], source_etype=_BYTE) for a in outer.args[:-1]]
+    b.call(inner, [*(b.load(place, typ=_ANY) for place in places), outer.args[-1]])
+    b.ret_void()
+    return outer
+
+
 class _LaneLoop:
     """A loop under construction: at the place in its body where the next instruction goes."""
 
     def __init__(self, arrays: int) -> None:
-        self.module = ir.Module()
-        self.kind = ir.FunctionType(ir.VoidType(), [_ANY] * arrays + [INT64])
-        self.llvm = ir.Function(self.module, self.kind, "lanes")
-        self.llvm.linkage = "internal"
-        # Vectors of 512 bits: LLVM prefers 256, with which loops over 64-bit lanes take 1.4 times as long (Xeon, 2023).
-        # llvmlite's own method takes only attributes without a value.
-        set.update(self.llvm.attributes, ("noinline", "nounwind", '"prefer-vector-width"="512"'))
+        self.llvm = of_arrays("lanes", arrays)
         self.llvm.args[0].add_attribute("noalias")  # results are always a new array
         self.entry, self.body, self.end = (self.llvm.append_basic_block(name) for name in ("entry", "body", "end"))
         self.first = ir.IRBuilder(self.entry)
@@ -80,7 +94,7 @@ class _LaneLoop:
     def text(self, function: Callable[..., int], values: Sequence[Any], width: int) -> str:
         """The finished module: the definition's result for these values, as wide as `width` says."""
         b, called = self.b, unit(function, (INT64,) * len(values))
-        definition = ir.Function(self.module, ir.FunctionType(called.result, [INT64] * len(values)), called.name)
+        definition = ir.Function(self.llvm.module, ir.FunctionType(called.result, [INT64] * len(values)), called.name)
         result = b.call(definition, values)
         if width == 1:
             result = b.and_(result, int_constant(1))
@@ -95,13 +109,4 @@ class _LaneLoop:
         self.lane.add_incoming(int_constant(0), self.entry)
         self.lane.add_incoming(following, self.body)
         ir.IRBuilder(self.end).ret_void()
-        return "\n".join([*texts(called).values(), str(self.llvm), str(self._outer())])
-
-    def _outer(self) -> Any:
-        """The function that takes array objects."""
-        outer = ir.Function(self.module, self.kind, SYMBOL)
-        b = ir.IRBuilder(outer.append_basic_block())
-        places = [b.gep(a, [int_constant(HEAD)], source_etype=_BYTE) for a in outer.args[:-1]]
-        b.call(self.llvm, [*(b.load(place, typ=_ANY) for place in places), outer.args[-1]])
-        b.ret_void()
-        return outer
+        return "\n".join([*texts(called).values(), str(self.llvm), str(of_array_objects(self.llvm))])
