@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxdiff.emulator.kernel import sparse_products
+from ptxdiff.emulator.kernel import products_in_vectors
 from ptxdiff.emulator.kernel.tensor_cores import Arithmetic
 from ptxdiff.emulator.numeric import scaled_vectors, scaledproducts, tensorcore, tensorcore_vectors
 from ptxdiff.emulator.numeric.scaledproducts import ScaledModel
@@ -117,7 +117,7 @@ def other_rows() -> Iterator[Row]:
             chosen = PAIRS[rng.integers(0, len(PAIRS), (tiles, m, stored // 2))]
             where = (chosen + 4 * np.arange(stored // 2)[:, None]).reshape(tiles, m, stored)
             given = how, np.ascontiguousarray(left), right, start, where
-            ways = partial(_rows_alone, *given), partial(sparse_products.computed, *given, _rows_alone)
+            ways = partial(_rows_alone, *given), partial(products_in_vectors.sparse, *given, _rows_alone)
             yield Row(f"sparse {kind}, {m} x {n} x {2 * stored}, {size}", ways, tiles * m * n * stored)
         for kind, types, k, blocks in SCALED:
             one = 127 if types[2] == "ue8m0" else 56

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ptxdiff.emulator.kernel import sparse_products
+from ptxdiff.emulator.kernel import products_in_vectors
 from ptxdiff.emulator.kernel.tensor_cores import Arithmetic
 from ptxdiff.emulator.kernel.warp import sparse_mma
 from ptxdiff.emulator.numeric import sparse_vectors, tensorcore
@@ -111,7 +111,7 @@ def test_integers(kinds: tuple[str, str], word: str) -> None:
     )
     c = rng.choice(np.array([0, 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 12345], np.uint32), (6, 4, 8))
     where, how = columns(rng, (6, 4, 32)), Arithmetic(("s32", *kinds, "s32"), "integers", word=word)
-    got = sparse_products.computed(how, a, b, c, where, sparse_mma.multiplied)
+    got = products_in_vectors.sparse(how, a, b, c, where, sparse_mma.multiplied)
     left, right = (
         x.astype(np.int64) - (x >= most // 2) * most * (k[0] == "s") for x, k in zip((a, b), kinds, strict=True)
     )

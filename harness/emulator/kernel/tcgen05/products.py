@@ -13,7 +13,7 @@ from ptxdiff.emulator.binding.builder import binds, expect
 from ptxdiff.emulator.binding.program import ReadSlot, Step
 from ptxdiff.emulator.errors import ExecutionError, NotElementwise, OperandError, UnsupportedOnTarget
 from ptxdiff.emulator.isa.forms import Bound
-from ptxdiff.emulator.kernel import scaled_products, sparse_products
+from ptxdiff.emulator.kernel import products_in_vectors
 from ptxdiff.emulator.kernel.builder import KernelBuilder
 from ptxdiff.emulator.kernel.frame import KernelFrame
 from ptxdiff.emulator.kernel.memory.access import address
@@ -189,7 +189,7 @@ def columns_of(frame: KernelFrame, step: Step, lane: int, some: Array, shape: Sh
 def sparse_product(how: Arithmetic, a: Array, b: Array, c: Array, where: Array) -> Array:
     """The codes of d, m x n, from stored elements, m x k/2, at columns `where`, and b, n x k."""
     tiles = a[None], np.ascontiguousarray(b.T)[None], c[None], where[None]
-    return np.asarray(sparse_products.computed(how, *tiles, sparse_mma.multiplied)[0])
+    return np.asarray(products_in_vectors.sparse(how, *tiles, sparse_mma.multiplied)[0])
 
 
 def sparse_doubts(
@@ -631,8 +631,8 @@ def _computed(
         types = (what.a, what.b, what.scale)
         if where is not None:
             operands = a, b, c, factors, types, BLACKWELL[found.kind], where
-            return scaled_products.computed_of_sparse(*operands, sparse_scaled_product)
-        return scaled_products.computed(a, b, c, factors, types, BLACKWELL[found.kind])
+            return products_in_vectors.sparse_scaled(*operands, sparse_scaled_product)
+        return products_in_vectors.scaled(a, b, c, factors, types, BLACKWELL[found.kind])
     if found.kind == "i8":
         word = "satfinite" if what.saturate else ""
         how = Arithmetic((what.d, what.a, what.b, what.d), "integers", word=word)

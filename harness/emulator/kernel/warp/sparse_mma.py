@@ -19,7 +19,7 @@ from ptxdiff.emulator.binding.builder import binds, expect
 from ptxdiff.emulator.binding.program import ReadSlot, Step
 from ptxdiff.emulator.errors import ExecutionError, OperandError
 from ptxdiff.emulator.isa.forms import Bound
-from ptxdiff.emulator.kernel import sparse_products
+from ptxdiff.emulator.kernel import products_in_vectors
 from ptxdiff.emulator.kernel.builder import KernelBuilder
 from ptxdiff.emulator.kernel.frame import KernelFrame
 from ptxdiff.emulator.kernel.tensor_cores import Arithmetic, arithmetic
@@ -140,7 +140,7 @@ def _run_mma_sp(frame: KernelFrame, step: Step, active: Array | None) -> None:
     operands, doubts = factors(frame, step, warps, product.tables, product.widths, product.counts)
     a, b, c = operands
     where = columns(frame, step, step.sources[-1], warps, product.storage, product.ordered)
-    result = sparse_products.computed(product.arithmetic, a, b, c, where, multiplied)
+    result = products_in_vectors.sparse(product.arithmetic, a, b, c, where, multiplied)
     width = product.widths[0]
     doubt = doubted(doubts, where, result, width) if any(d is not None for d in doubts) else None
     scattered(frame, step.destinations, lanes, product.tables[0], width, result, doubt, active)

@@ -16,7 +16,7 @@ from ptxdiff.emulator.binding.builder import binds, binds_alone, expect
 from ptxdiff.emulator.binding.program import ReadSlot, Step
 from ptxdiff.emulator.errors import ExecutionError, MemoryFault, OperandError
 from ptxdiff.emulator.isa.forms import Bound
-from ptxdiff.emulator.kernel import sparse_products
+from ptxdiff.emulator.kernel import products_in_vectors
 from ptxdiff.emulator.kernel.builder import KernelBuilder
 from ptxdiff.emulator.kernel.frame import KernelFrame
 from ptxdiff.emulator.kernel.memory import global_races as races
@@ -213,7 +213,7 @@ def _run_wgmma(frame: KernelFrame, step: Step, active: Array | None) -> None:
     if where is None:
         result = product.arithmetic(a, b, c)
     else:
-        result = sparse_products.computed(product.arithmetic, a, b, c, where, sparse_mma.multiplied)
+        result = products_in_vectors.sparse(product.arithmetic, a, b, c, where, sparse_mma.multiplied)
     if any(x is not None for x in doubts_of):
         doubt = (
             spread(doubts_of, result, width) if where is None else sparse_mma.doubted(doubts_of, where, result, width)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ptxdiff.emulator.kernel import scaled_products
+from ptxdiff.emulator.kernel import products_in_vectors
 from ptxdiff.emulator.kernel.tcgen05.products import sparse_scaled_product
 from ptxdiff.emulator.numeric import scaled_vectors, scaledproducts
 from ptxdiff.emulator.numeric.scaledproducts import BLACKWELL
@@ -35,7 +35,7 @@ def tiles(types: tuple[str, str, str], k: int, blocks: int) -> list[list[Any]]:
 @pytest.mark.parametrize(("kind", "types", "k", "blocks"), SAMPLE)
 def test_a_dense_product(kind: str, types: tuple[str, str, str], k: int, blocks: int) -> None:
     for a, b, c, x, y in tiles(types, k, blocks):
-        got = scaled_products.computed(a, b, c, [x, y], types, BLACKWELL[kind])
+        got = products_in_vectors.scaled(a, b, c, [x, y], types, BLACKWELL[kind])
         np.testing.assert_array_equal(got, scaledproducts.dot(a, b, c, x, y, types, BLACKWELL[kind]))
 
 
@@ -51,7 +51,7 @@ def test_a_sparse_product(kind: str, types: tuple[str, str, str], k: int, blocks
 
     for whole, b, c, x, y in tiles(types, 2 * k, blocks):
         a, where = np.ascontiguousarray(whole[:, :k]), columns(rng, k, 1 if kind == "mxf8f6f4" else 2)
-        got = scaled_products.computed_of_sparse(a, b, c, [x, y], types, BLACKWELL[kind], where, definition)
+        got = products_in_vectors.sparse_scaled(a, b, c, [x, y], types, BLACKWELL[kind], where, definition)
         wanted = sparse_scaled_product(a, b, c, [x, y], types, BLACKWELL[kind], where)
         np.testing.assert_array_equal(got, wanted)
     assert left <= 16
@@ -69,17 +69,17 @@ def test_finite_tiles_are_computed_in_vectors(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(scaledproducts, "dot", unusable)
     a, b, c, *factors = given
-    np.testing.assert_array_equal(scaled_products.computed(a, b, c, factors, types, model), wanted)
+    np.testing.assert_array_equal(products_in_vectors.scaled(a, b, c, factors, types, model), wanted)
     c[0, 0] = 0x7FC00000
     with pytest.raises(AssertionError):
-        scaled_products.computed(a, b, c, factors, types, model)
+        products_in_vectors.scaled(a, b, c, factors, types, model)
 
 
 def test_without_llvm_the_definition_computes_all(monkeypatch: pytest.MonkeyPatch) -> None:
     kind, types, k, blocks = SAMPLE[0]
     given = operands(np.random.default_rng(1), types, (1, 3, 8, blocks), k)
     a, b, c, x, y = (v[0] for v in given)
-    monkeypatch.setattr(scaled_products, "installed", lambda name: False)
+    monkeypatch.setattr(products_in_vectors, "installed", lambda name: False)
     monkeypatch.setattr(scaled_vectors, "dot", None)
-    got = scaled_products.computed(a, b, c, [x, y], types, BLACKWELL[kind])
+    got = products_in_vectors.scaled(a, b, c, [x, y], types, BLACKWELL[kind])
     np.testing.assert_array_equal(got, scaledproducts.dot(a, b, c, x, y, types, BLACKWELL[kind]))
