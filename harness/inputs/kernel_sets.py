@@ -83,11 +83,7 @@ def few_units(case: Case, name: str, set_name: str, sizes: Mapping[str, int], se
     size = _size(case.inputs[name], sizes)
     if number >= _EDGES:
         rng = np.random.default_rng(seed)
-        digits = fmt.mantissa_bits + fmt.ignored_bits
-        near = rng.integers(fmt.bias - 2, fmt.bias + 2, size).astype(np.uint64) << np.uint64(digits)
-        near |= rng.integers(0, 1 << digits, size).astype(np.uint64)
-        near |= rng.integers(0, 2, size).astype(np.uint64) << np.uint64(fmt.sign_shift)
-        return near.astype(fmt.numpy_dtype())
+        return _of_binades(fmt, rng.integers(fmt.bias - 2, fmt.bias + 2, size), rng, ignored=True)
     index = list(case.inputs).index(name)
     turned = np.roll(np.array(codes, dtype=np.uint64), -number - 3 * index)
     return np.resize(turned, size).astype(fmt.numpy_dtype())
@@ -144,11 +140,28 @@ def near_units(case: Case, name: str, set_name: str, size: int, seed: int) -> ND
     if number >= _TURNS:
         low = np.arange(size) % 2 == number % 2
         fields = fmt.bias + ends[(number // 2) % len(ends)] + np.where(low, -rng.integers(1, _BELOW + 1, size), 0)
+    return _of_binades(fmt, np.maximum(fields, 0), rng)
+
+
+def _of_binades(
+    fmt: Format,
+    fields: Codes,
+    rng: np.random.Generator,
+    negative: NDArray[np.bool_] | None = None,
+    *,
+    ignored: bool = False,
+) -> NDArray[np.generic]:
+    """Units of random numbers with these exponent fields.
+
+    negative: which of them are; None: by chance. ignored: whether bits that the format ignores are random, not zero.
+    """
     digits = fmt.mantissa_bits + fmt.ignored_bits
-    units = np.maximum(fields, 0).astype(np.uint64) << np.uint64(digits)
-    units |= rng.integers(0, 1 << digits, size).astype(np.uint64)
-    units |= rng.integers(0, 2, size).astype(np.uint64) << np.uint64(fmt.sign_shift)
-    units &= np.uint64(fmt.code_mask ^ ((1 << fmt.ignored_bits) - 1))
+    units = fields.astype(np.uint64) << np.uint64(digits)
+    units |= rng.integers(0, 1 << digits, len(fields)).astype(np.uint64)
+    signs = rng.integers(0, 2, len(fields)) if negative is None else negative
+    units |= signs.astype(np.uint64) << np.uint64(fmt.sign_shift)
+    if not ignored:
+        units &= np.uint64(fmt.code_mask ^ ((1 << fmt.ignored_bits) - 1))
     return units.astype(fmt.numpy_dtype())
 
 
@@ -198,18 +211,13 @@ def extreme_units(case: Case, name: str, set_name: str, size: int, seed: int) ->
         for kind, value in zip(kinds, (most - 3, -(most // 2), 1), strict=True):
             codes[kind] = value
         return (codes.view(np.uint64) & np.uint64(fmt.code_mask)).astype(fmt.numpy_dtype())
-    digits = fmt.mantissa_bits + fmt.ignored_bits
     fields = fmt.bias + rng.integers(-2, 2, size)
     negative = rng.integers(0, 2, size).astype(bool)
     for kind, binade, below in zip(kinds, (4, 3, -9), (False, True, None), strict=True):
         fields[kind] = fmt.bias + binade
         if below is not None:
             negative[kind] = below
-    units = fields.astype(np.uint64) << np.uint64(digits)
-    units |= rng.integers(0, 1 << digits, size).astype(np.uint64)
-    units |= negative.astype(np.uint64) << np.uint64(fmt.sign_shift)
-    units &= np.uint64(fmt.code_mask ^ ((1 << fmt.ignored_bits) - 1))
-    return units.astype(fmt.numpy_dtype())
+    return _of_binades(fmt, fields, rng, negative)
 
 
 @functools.lru_cache(maxsize=64)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 
 import numpy as np
@@ -23,7 +22,7 @@ from ptxdiff.emulator.numeric.bits import shr64, sign_extend, wrap64
 from ptxdiff.emulator.text.types import NARROW
 from ptxdiff.sass import rows
 from ptxdiff.triton.targets import assembler, probe, tool
-from tests.support.sass.assembly import plant
+from tests.support.sass.assembly import plant, plant_definition
 
 TARGET = "sm_90a"
 CODES = {n.name: n.code for n in NARROW if n.code is not None}
@@ -148,10 +147,9 @@ def test_a_planted_mistake_in_a_wide_sum_with_a_carry_differs(row: str, monkeypa
     lessons, complaints = _teach([WIDE_SUMS[row]])
     assert complaints == {}
     assert lessons[row].agreed
-    right = rows.ROWS["IMAD"]
+    (right,) = (r.definition for r in rows.ROWS["IMAD"] if r.name == row)
     for mistake in (_without_carry, _of_the_other_sign):
-        wrong = [dataclasses.replace(r, definition=mistake(r.definition)) if r.name == row else r for r in right]
-        plant(monkeypatch, "IMAD", wrong)
+        plant_definition(monkeypatch, "IMAD", row, mistake(right))
         lessons, _ = _teach([WIDE_SUMS[row]])
         assert lessons[row].differed, mistake
 
@@ -171,9 +169,7 @@ def test_a_planted_mistake_in_the_carry_of_a_wide_product_differs(row: str, monk
     lessons, complaints = _teach(names)
     assert complaints == {}
     assert len(lessons[row].agreed) >= taught.CONTEXTS
-    mistake = _sum_and_sign if "X" in row else _difference_and_sign
-    wrong = [dataclasses.replace(r, definition=mistake) if r.name == row else r for r in rows.ROWS["IMAD"]]
-    plant(monkeypatch, "IMAD", wrong)
+    plant_definition(monkeypatch, "IMAD", row, _sum_and_sign if "X" in row else _difference_and_sign)
     lessons, _ = _teach(names)
     assert lessons[row].differed
 
@@ -217,10 +213,8 @@ def test_a_planted_mistake_in_a_packed_conversion_differs(monkeypatch: pytest.Mo
     lessons, complaints = _teach(sequence)
     assert complaints == {}
     assert any(form.startswith(name) and lesson.agreed for form, lesson in lessons.items())
-    right = rows.ROWS["F2IP"]
     for mistake in (_exchanged_bytes, _unsigned_bytes, _without_the_third):
-        wrong = [dataclasses.replace(r, definition=mistake) if r.name == name else r for r in right]
-        plant(monkeypatch, "F2IP", wrong)
+        plant_definition(monkeypatch, "F2IP", name, mistake)
         lessons, _ = _teach(sequence)
         assert any(form.startswith(name) and lesson.differed for form, lesson in lessons.items()), mistake
 
@@ -395,8 +389,7 @@ def test_a_sequence_settles_where_a_row_puts_its_bits(
     lessons, complaints = _teach([sequence], target)
     assert complaints == {}
     assert any(form.split(" ")[0] == name for form in lessons)
-    wrong = [dataclasses.replace(r, definition=globals()[mistake]) if r.name == name else r for r in rows.ROWS[opcode]]
-    plant(monkeypatch, opcode, wrong)
+    plant_definition(monkeypatch, opcode, name, globals()[mistake])
     again, _ = _teach([sequence], target)
     assert any(lesson.differed for form, lesson in again.items() if form.split(" ")[0] == name)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import struct
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -21,6 +23,15 @@ def plant(monkeypatch: pytest.MonkeyPatch, opcode: str, planted: list[Instructio
     rows."""
     taught.digest(planted[0].name)
     monkeypatch.setitem(ROWS, opcode, planted)
+
+
+def plant_definition(
+    monkeypatch: pytest.MonkeyPatch, opcode: str, name: str, definition: Callable[..., int]
+) -> None:  # fmt: skip
+    """Give the row of a name another definition, for a test."""
+    assert any(r.name == name for r in ROWS[opcode])
+    planted = [dataclasses.replace(r, definition=definition) if r.name == name else r for r in ROWS[opcode]]
+    plant(monkeypatch, opcode, planted)
 
 
 def written(body: str) -> MachineFunction:
