@@ -128,10 +128,12 @@ class Outcome:
     identity: the digest of the experiment (`ptxdiff.model.identity.definition`); "" if nothing ran. notes: remarks on
     how the bits were made, such as assignments of registers that were not tried. element: the number of the input
     element behind the first finding, if known: replays start there. suspected: of a job that was "not run", the
-    outputs of machine code that ran on the CPU and differs from its PTX, where the proof that this ptxas is at fault
-    lacks only another level or release that is right. weakest: of machine code that ran on the CPU, the form with the
-    least evidence, in words. fused: the products that ptxas fused into a sum, in words by the PTX line of the sum.
-    ended: "crashed" or "hung" if ptxas ended so: a fault of its own, whatever the code is.
+    outputs of machine code that ran on the CPU and differs from its PTX, where the proof that this ptxas is at
+    fault lacks only another level or release that is right. doubtful: of a job that was "not run": whether machine
+    code ran on the CPU and gave other bits than its PTX, or a fault, which this job alone does not settle. weakest:
+    of machine code that ran on the CPU, the form with the least evidence, in words. fused: the products that ptxas
+    fused into a sum, in words by the PTX line of the sum. ended: "crashed" or "hung" if ptxas ended so: a fault of
+    its own, whatever the code is.
     """
 
     status: Status
@@ -150,6 +152,7 @@ class Outcome:
     notes: tuple[str, ...] = ()
     element: int = 0
     suspected: Mapping[str, Any] = field(default_factory=dict)
+    doubtful: bool = False
     weakest: str = ""
     fused: Mapping[str, str] = field(default_factory=dict)
     ended: str = ""

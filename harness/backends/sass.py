@@ -34,7 +34,7 @@ from ptxdiff.backends.first_difference import doubt_of_forms, doubt_of_ptx, firs
 from ptxdiff.backends.kept import KeptOutcomes
 from ptxdiff.backends.snippet import error_line
 from ptxdiff.conformance.taught import unsettled
-from ptxdiff.emulator import KERNEL_SECONDS, Fusable, PtxError, fusable, scratch
+from ptxdiff.emulator import KERNEL_SECONDS, Fusable, PtxError, TimeLimit, fusable, scratch
 from ptxdiff.emulator.kernel.trace import Launched, ThreadTrace, storing_thread
 from ptxdiff.emulator.kernel.trace import followed as ptx_followed
 from ptxdiff.jobs import Job, Outcome
@@ -135,9 +135,9 @@ class SassBackend:
         given = self._given(launch, job, built)
         if isinstance(given, Outcome):
             return given
-        if left := unsettled(given.ran.forms, job.target):
-            more = f" and {len(left) - 1} more" if len(left) > 1 else ""
-            return Outcome("not run", f"unsettled: {left[0]}{more} is not taught for {job.target}")
+        left = unsettled(given.ran.forms, job.target)
+        more = f" and {len(left) - 1} more" if len(left) > 1 else ""
+        untaught = f"{left[0]}{more} is not taught for {job.target}" if left else ""
         readings = [bits for bits in (expected.outputs, expected.alternative) if bits]
         apart = min((_apart(given.outputs, bits) for bits in readings), key=len)
         fused: Mapping[str, str] = {}
@@ -151,7 +151,10 @@ class SassBackend:
                 filter(None, (apart or given.findings[0], parted, f"{NOT_ACCUSED}: {doubt or NO_OTHER}"))
             )
             notes_ = (standing(given.ran, job.target), TIMING)
-            return Outcome("not run", f"unsettled: {reason}", suspected={} if doubt else given.outputs, notes=notes_)
+            suspected = {} if doubt or untaught else given.outputs
+            return _doubtful("; ".join(filter(None, (untaught, reason))), suspected=suspected, notes=notes_)
+        if untaught:
+            return Outcome("not run", f"unsettled: {untaught}")
         return replace(given.outcome(job, built), approximate=expected.approximate, fused=fused)
 
     def _fused(
@@ -279,11 +282,13 @@ class SassBackend:
         except Unsupported as refusal:
             return Outcome("not run", f"machine code: {refusal.message}")
         except ScheduleDependence as fault:
-            return Outcome("not run", f"unsettled: {SCHEDULE}: {error_line(fault)}")
-        except PtxError as error:
+            return _doubtful(f"{SCHEDULE}: {error_line(fault)}")
+        except TimeLimit as error:
             return Outcome("not run", f"unsettled: {error_line(error)}; the PTX runs without a fault")
+        except PtxError as error:
+            return _doubtful(f"{error_line(error)}; the PTX runs without a fault")
         if early := _read(built.assembly.cubin, built.compilation.entry)[1]:
-            return Outcome("not run", f"unsettled: {EARLY}: {early[0]}")
+            return _doubtful(f"{EARLY}: {early[0]}")
         outputs = {t.name: tensors[t.name].read() for t in launch.outputs}
         findings = [f for t in launch.outputs for f in tensors[t.name].findings()]
         findings += [f for t in tensors.values() if not t.written for f in t.changes()]
@@ -345,6 +350,10 @@ def _read(cubin: bytes, entry: str) -> tuple[MachineCode, tuple[str, ...]]:
     """A kernel of a cubin, and its uses of results before their scoreboard is waited for, in words."""
     code = machine_code(cubin, disassembled(cubin, tool("nvdisasm")), entry)
     return code, tuple(use.words for use in early_uses(code.function))
+
+
+def _doubtful(reason: str, **more: Any) -> Outcome:
+    return Outcome("not run", f"unsettled: {reason}", doubtful=True, **more)
 
 
 def _launched(ptx: PlacedKernel) -> Launched:

@@ -62,7 +62,7 @@ def run_item(
         plan = ItemPlan(item, backend, effort, replay)
         run = _ItemRun(plan, backend, ItemRecord(plan, node), dump=dump, assemblers=assemblers)
         found = run.all(stop)
-        if run.undecided:  # the smaller plan judges almost nothing, so that anything would pass
+        if run.undecided:
             plan = ItemPlan(item, backend, effort, replay, whole=True)
             found = _ItemRun(plan, backend, ItemRecord(plan, node), dump=dump, assemblers=assemblers).all(stop)
         return found
@@ -138,7 +138,8 @@ class _ItemRun:
         self.called_asm, self.shared = CalledAsm(), SharedRegisters(backend)
         self.repairs = Repairs(plan.policy)
         self.stops = False
-        self.undecided = False
+        self.doubtful = False  # of a result, whether machine code may be wrong, which is not settled
+        self.undecided = False  # of a smaller plan, whether the whole one has to decide
         self._ahead: list[tuple[WorkItem, tuple[WorkItem, Units]]] = []  # items compiled ahead, with their inputs
 
     def all(self, stop: bool = False) -> ItemResults:
@@ -261,8 +262,7 @@ class _ItemRun:
         if swept.outcome.status == "ran":
             self._add_judged(item, job, swept.outcome, seconds, swept.judgement, swept)
             return True
-        self._add_not_run(item, job, swept.outcome, seconds)
-        return False
+        return self._add_not_run(item, job, swept.outcome, seconds)
 
     def _one(self, item: WorkItem, inputs: Units) -> bool:
         """Run one work item, and record its result. Returns whether to run the rest of the plan."""
@@ -291,8 +291,7 @@ class _ItemRun:
             reasons = [reason] * (job.target in self.plan.policy.refused) + list(outcome.findings)
             self.record.add(item, outcome, "fail" if reasons else "pass", seconds, "; ".join(reasons))
             return True
-        self._add_not_run(item, job, outcome, seconds)
-        return False
+        return self._add_not_run(item, job, outcome, seconds)
 
     def _judge(
         self, item: WorkItem, job: Job, outcome: Outcome, seconds: float, judgement: Judgement | None = None
@@ -365,8 +364,11 @@ class _ItemRun:
             return False
         return not (result.findings or result.diagnosis or judgement.cause)
 
-    def _add_not_run(self, item: WorkItem, job: Job, outcome: Outcome, seconds: float) -> None:
-        """Record why a job gave no machine code, or no bits. A crash of ptxas is a failure of ptxas."""
+    def _add_not_run(self, item: WorkItem, job: Job, outcome: Outcome, seconds: float) -> bool:
+        """Record why a job gave no machine code, or no bits. A crash of ptxas is a failure of ptxas.
+
+        Returns whether to run the rest of the plan: after other bits than the PTX's, it may settle whose fault it is.
+        """
         verdict: Verdict = "fail"
         if outcome.ended:
             reason, blame = outcome.words, ended_badly(job, outcome, self.assemblers)
@@ -378,6 +380,8 @@ class _ItemRun:
             last = self.record.last
             assert last is not None
             self.record.last = self.trial.with_blame(last, blame, self.record.command(last, item.setup.assembler))
+        self.doubtful |= outcome.doubtful
+        return outcome.doubtful
 
     def _refusal(self, job: Job, outcome: Outcome) -> tuple[Verdict, str]:
         """The verdict on a job that did not run: `unsupported` if the case declares it, else a failure or an error."""
@@ -409,8 +413,9 @@ class _ItemRun:
         results = self.record.item_results.results
         if any(r.verdict in ("fail", "error") and not r.expected_failure for r in results):
             return
-        if (complaint := self.judge.too_little()) and self.plan.brief:
-            self.undecided = True
+        complaint = self.judge.too_little()
+        if (complaint or self.doubtful) and self.plan.brief:
+            self.undecided = True  # a part that judges almost nothing would pass anything
         elif complaint:
             self.record.add(WorkItem(Setup(), ""), Outcome("error"), "error", 0.0, complaint)
         elif self.judge.shares:

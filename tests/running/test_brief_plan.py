@@ -13,16 +13,21 @@ from ptxdiff import Case, asm, kernel
 from ptxdiff.backends import BACKENDS, compiled, create
 from ptxdiff.backends import sass as machine_code
 from ptxdiff.backends.kept import KeptOutcomes
+from ptxdiff.emulator import TimeLimit
 from ptxdiff.jobs import Job
 from ptxdiff.model.load import LoadedCase, load
 from ptxdiff.model.targets import KNOWN
 from ptxdiff.model.variants import REVERSED, ExpectedFailure
-from ptxdiff.records import brief_counts, brief_words, read
+from ptxdiff.records import PTXAS, brief_counts, brief_words, read
 from ptxdiff.references.formats import F16, F32, U32
+from ptxdiff.running import ptxas_fault
+from ptxdiff.running.assemblers import tritons_options
 from ptxdiff.running.item import Item, ItemPlan
 from ptxdiff.running.run import jobs, run_item
-from ptxdiff.sass.text import ScheduleDependence
+from ptxdiff.sass.text import MachineFault, ScheduleDependence
 from ptxdiff.triton.launch import launch_of
+from ptxdiff.triton.ptxas import assembler_at
+from ptxdiff.triton.targets import tool
 from tests.support.planting import CASES
 
 TARGET = "sm_90a"
@@ -229,6 +234,26 @@ def test_other_bits_than_the_kept_ones_are_no_result(brief, monkeypatch):
     assert "unsettled" in outcome.words
 
 
+@pytest.mark.parametrize("wrong", [False, True])
+def test_an_untaught_form_hides_no_other_bits(brief, monkeypatch, wrong):
+    kept = KeptOutcomes()
+    job = _job(brief)
+    assert create("emulator", kept=kept).run(job).status == "ran"
+    real = machine_code.EmulatedTensor.read
+
+    def flipped(tensor):
+        bits = np.array(real(tensor))
+        bits.view(np.uint32)[3] ^= wrong
+        return bits
+
+    monkeypatch.setattr(machine_code.EmulatedTensor, "read", flipped)
+    monkeypatch.setattr(machine_code, "unsettled", lambda forms, target: ["LOP3"])
+    outcome = create("sass", kept=kept).run(job)
+    assert (outcome.status, outcome.doubtful, outcome.suspected) == ("not run", wrong, {})
+    assert "LOP3 is not taught" in outcome.words
+    assert ("1 elements differ" in outcome.words) == wrong
+
+
 def test_a_finding_of_machine_code_is_not_lost(brief, monkeypatch):
     kept = KeptOutcomes()
     job = _job(brief)
@@ -241,6 +266,72 @@ def test_a_finding_of_machine_code_is_not_lost(brief, monkeypatch):
     outcome = create("sass", kept=kept).run(job)
     assert (outcome.status, outcome.outputs) == ("not run", {})
     assert machine_code.SCHEDULE in outcome.words
+
+
+# ---- A part that does not settle whether machine code is wrong -------------------------------------------------------
+
+
+WRONG_ABOVE_LEVEL_0 = """#!/bin/bash
+level=3
+for argument in "$@"; do
+  case $argument in -O0 | --opt-level=0) level=0 ;; *.ptx) text=$argument ;; esac
+done
+if [ -n "$text" ] && [ $level != 0 ]; then
+  sed 's/xor[.]b32/or.b32/' "$text" > "$text.wrong.ptx"
+  set -- "${@/%$text/$text.wrong.ptx}"
+fi
+exec PTXAS "$@"
+"""
+
+
+@pytest.fixture
+def wrong_ptxas(tmp_path):
+    """A ptxas that makes other machine code of xor than level 0 does."""
+    path = tmp_path / "ptxas"
+    path.write_text(WRONG_ABOVE_LEVEL_0.replace("PTXAS", str(tool("ptxas"))))
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.parametrize("part", [True, False])
+def test_a_doubtful_result_ends_no_plan(brief, monkeypatch, wrong_ptxas, part):
+    """The first launches differ from their PTX, but have a form that is not taught; others have taught forms alone."""
+    untaught = [["P2R"]] * (sum(1 for _ in jobs(_item(FLIPPED), brief, "quick")) if part else 1)
+    monkeypatch.setattr(machine_code, "unsettled", lambda *_: untaught.pop() if untaught else [])
+    monkeypatch.setattr(ptxas_fault, "REDUCING", 0.0)
+    ptxas = assembler_at(wrong_ptxas, 3, options=tritons_options(TARGET))
+    backend = brief if part else create("sass")
+    results = run_item(_item(FLIPPED), backend, "quick", stop=True, assemblers=(ptxas,)).results
+    assert not untaught
+    assert (results[-1].verdict, results[-1].diagnosis) == ("fail", PTXAS)
+    assert brief_counts(results) == (0, 0)
+
+
+def test_an_untaught_part_with_the_bits_of_its_ptx_stays_a_part(brief, monkeypatch):
+    monkeypatch.setattr(machine_code, "unsettled", lambda forms, target: ["LOP3"])
+    results = run_item(_item(FLIPPED), brief, "quick").results
+    assert [r.verdict for r in results] == ["not run"]
+
+
+@pytest.mark.parametrize("fault", [ScheduleDependence("byte 0 depends"), MachineFault("a trap")])
+def test_a_fault_in_a_part_is_looked_for_in_the_whole_plan(brief, monkeypatch, fault):
+    def fails(*_, **__):
+        raise fault
+
+    monkeypatch.setattr(machine_code, "run_machine_code", fails)
+    results = run_item(_item(FLIPPED), brief, "quick").results
+    assert {r.verdict for r in results} == {"not run"}
+    assert len(results) == sum(1 for _ in jobs(_item(FLIPPED), create("sass"), "quick")) > 3
+
+
+def test_a_time_limit_ends_the_plan(brief, monkeypatch):
+    """Each other run would wait as long."""
+
+    def fails(*_, **__):
+        raise TimeLimit("its time is over")
+
+    monkeypatch.setattr(machine_code, "run_machine_code", fails)
+    assert len(run_item(_item(FLIPPED), brief, "quick").results) == 1
 
 
 # ---- A run of pytest -------------------------------------------------------------------------------------------------
