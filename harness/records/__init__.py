@@ -11,7 +11,8 @@ nothing else.
 
 `types` has the record types, `key` the key of a measurement, `encoding` their JSON, `rules` the contradictions that are
 refused, `seal` the checksums, `unedited` digests of what a run made, `files` whole files, `texts` their bytes and the
-store of texts that the runs of a folder share, `lock` the lock on a file, `history_facts` what a history needs of a run, `compare` two runs side by side,
+store of texts that the runs of a folder share, `lock` the lock on a file, `history_facts` what a history needs of a
+run, `compare` two runs side by side,
 `agreement` targets and variants with different bits, `brief` what a smaller plan leaves out, `causes` one cause of many
 failures, `escaping` texts in each medium, `provenance` digests of bits, `statistics` verdicts on two timings,
 `in_registers` speed in registers and where the faster variant pays, `kill_rate` how many planted mistakes runs catch.
