@@ -47,7 +47,8 @@ class BackendKind:
 
     does: for pytest's list of markers. automatic: whether `auto` includes it; then `missing` gives the reason, in one
     line, why it leaves the backend out on this machine after all, "" if it does not. executes: whether it gives bits.
-    asm_alone: whether it runs asm without a kernel of Triton around it. chosen_ptxas: whether its code is made by a
+    asm_alone: whether it runs asm without a kernel of Triton around it. shares: whether it runs asm with outputs in
+    registers of inputs, in every assignment that the constraints allow. chosen_ptxas: whether its code is made by a
     ptxas that the user can choose. reusable: whether its results depend on nothing that the key of reuse lacks.
     rests_on: gives a digest of evidence that decides its results, for that key. brief: whether `auto` gives it a
     smaller plan at quick effort.
@@ -58,6 +59,7 @@ class BackendKind:
     automatic: bool = True
     executes: bool = True
     asm_alone: bool = False
+    shares: bool = False
     chosen_ptxas: bool = False
     reusable: bool = False
     rests_on: Callable[[], str] | None = None
@@ -110,13 +112,14 @@ def _taught() -> str:
 
 BACKENDS: Mapping[str, BackendKind] = {
     "gpu": BackendKind("needs an NVIDIA GPU", _gpu, chosen_ptxas=True),
-    "emulator": BackendKind("runs PTX on the CPU", _emulator, asm_alone=True, reusable=True),
+    "emulator": BackendKind("runs PTX on the CPU", _emulator, asm_alone=True, shares=True, reusable=True),
     "assembler": BackendKind(
         "compiles and assembles, runs nothing", _assembler, executes=False, chosen_ptxas=True, reusable=True
     ),
     "sass": BackendKind(
         "runs the machine code of ptxas on the CPU",
         _sass,
+        shares=True,
         chosen_ptxas=True,
         reusable=True,
         rests_on=_taught,

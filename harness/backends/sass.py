@@ -30,6 +30,7 @@ from ptxdiff.backends.compiled import (
     placed,
     run_compiled,
 )
+from ptxdiff.backends.emulator import EmulatorBackend
 from ptxdiff.backends.first_difference import doubt_of_forms, doubt_of_ptx, first_difference, nan_on_the_way, standing
 from ptxdiff.backends.kept import KeptOutcomes
 from ptxdiff.backends.snippet import error_line
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
 
 TIMING = "machine code ran on the CPU, which never shows faults of timing"
 """A note of every result."""
+SHARED = "the asm alone, as PTX: machine code shows only the registers that were chosen for this kernel"
+"""A note of results with outputs in registers of inputs."""
 SCHEDULE = "the bits depend on the schedule"
 EARLY = "machine code uses a result too early"
 TRACED = 4
@@ -78,6 +81,7 @@ class SassBackend:
         self.limit, self.brief = limit, brief
         self._once = (KeptOutcomes() if kept is None else kept).once
         self._assembler = AssemblerBackend("never")
+        self._alone = EmulatorBackend(limit, kept=kept)
 
     def unavailable(self, target: str) -> str | None:
         """The reason why machine code for `target` cannot be made or read here; None if it can."""
@@ -88,10 +92,12 @@ class SassBackend:
 
     def prepare(self, job: Job) -> None:
         """See `ptxdiff.jobs.CompilingBackend`."""
-        self._assembler.prepare(job)
+        if job.setup.context != "shared":
+            self._assembler.prepare(job)
 
     def disassemble_ahead(self, jobs: Sequence[Job]) -> None:
         """See `ptxdiff.jobs.DisassemblingBackend`."""
+        jobs = [job for job in jobs if job.setup.context != "shared"]
         if len(jobs) < 2:
             return
         with making_ahead(str(jobs[0].path)):
@@ -105,7 +111,11 @@ class SassBackend:
             disassembled_ahead(cubins, tool("nvdisasm"))
 
     def run(self, job: Job) -> Outcome:
-        """Run one job's machine code."""
+        """Run one job's machine code; in the context "shared" its asm alone, as PTX."""
+        if job.setup.context == "shared":
+            # LLVM chooses the registers, and machine code shows that one choice. Another kernel may get another.
+            outcome = self._alone.run(job)
+            return replace(outcome, notes=(*outcome.notes, SHARED))
         made = assembled(job)
         if isinstance(made, Outcome):
             return made

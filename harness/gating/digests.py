@@ -22,7 +22,19 @@ from pathlib import Path
 from typing import Any
 
 from ptxdiff.gating.baseline import AROUND, BaselineError, around, file_name, listed, refuse_deleted, refuse_strangers
-from ptxdiff.gating.gate import ACCEPTED, HELD, RUN, WHOLE_ITEM, Decision, Objection, Policy, gate, known, weakest
+from ptxdiff.gating.gate import (
+    ACCEPTED,
+    HELD,
+    RUN,
+    WHOLE_ITEM,
+    Decision,
+    Objection,
+    Policy,
+    gate,
+    known,
+    weakest,
+    without_digests,
+)
 from ptxdiff.records import (
     EVIDENCE,
     VERDICTS,
@@ -146,7 +158,8 @@ def decided(run: RunRecords, baseline: RunRecords, policy: Policy) -> Decision:
             ],
         )
 
-    found = gate(alike(condensed(run)), alike(baseline), policy)
+    found = gate(alike(replace(condensed(run), path=None)), alike(baseline), policy)
+    found = replace(found, findings=(*found.findings, *without_digests(run)))
     by_evidence = {str(e): n for e, n in evidence_of_passes(run.results).items()}
     found = replace(found, passes=passes(run.results), totals={"baseline": len(baseline.results)} | by_evidence)
     if not older:

@@ -105,6 +105,7 @@ def gate(run: RunRecords, baseline: RunRecords, policy: Policy | None = None) ->
     findings = [
         *_run_as_a_whole(run),
         *other_run(run, baseline),
+        *without_digests(run),
         *(_reused(run) if policy.fresh else ()),
         *assembled(run, baseline, comparison, policy.assemblers),
         *_failures(run.results),
@@ -183,6 +184,16 @@ def other_run(run: RunRecords, baseline: RunRecords) -> Iterator[Objection]:
     if gone := [n for n in _IN_EVERY_RUN if n in baseline.run.environment and n not in run.run.environment]:
         text = f"its environment does not say {', '.join(gone)}, as the baseline's does: the records were edited"
         yield Objection(ACCEPTED, RUN, text)
+
+
+def without_digests(run: RunRecords) -> list[Objection]:
+    """A remark on results, as read from a file, that carry no digest of what the run made; empty if all carry one."""
+    count = sum(not r.made for r in run.results) if run.path is not None else 0
+    text = (
+        f"{count} results have no digest of what the run made, so that an edit of them would not be known: an older "
+        "version wrote them, or the digests were removed"
+    )
+    return [Objection(ACCEPTED, RUN, text)] if count else []
 
 
 _IN_EVERY_RUN = ("python", "platform", "ptxdiff", "harness", "ledgers", "triton")

@@ -313,6 +313,58 @@ def row_units(case: Case, name: str, set_name: str, shape: tuple[int, ...], seed
     return codes.reshape(-1).astype(fmt.numpy_dtype())
 
 
+# Rows at the ends of a format -----------------------------------------------------------------------------------------
+#
+# A maximum that begins with -1e30 for minus infinity, or with the largest negative number, is right unless all numbers
+# of a row are less. `ends/1`: each row has the largest negative numbers, and the second one minus infinity alone;
+# `ends/2`: the largest positive ones, and infinity. They stand in the tensor with most elements; the other tensors of
+# floats have ordinary numbers, so that a product with them is no NaN. Only kernels whose reference has results of
+# several elements have these sets.
+
+ENDS = ("ends/1", "ends/2")
+_LAST_BINADES = 2
+"""Binades of floats below the largest number: 1e30 is far less in formats that hold it."""
+
+
+def end_sets(case: Case, sizes: Sizes) -> tuple[str, ...]:
+    """The sets that a whole kernel is run on; none for large ones, and for those that work element by element."""
+    tensors = any(map(_has_ends, case.inputs.values()))
+    return ENDS if tensors and total(case, sizes) <= MOST and _reduces(CaseRef(case), tuple(sizes.items())) else ()
+
+
+def _has_ends(argument: Argument) -> bool:
+    return suits(argument) or (_has_integer_rows(argument) and format_of(argument).code_bits > 8)
+
+
+def end_units(case: Case, name: str, set_name: str, sizes: Sizes, seed: int) -> NDArray[np.generic] | None:
+    """Units of one input in a set of `ENDS`, in one dimension; None where it has random bits. seed: of the random
+    numbers."""
+    argument, rng = case.inputs[name], np.random.default_rng(seed)
+    if not _has_ends(argument):
+        return None
+    fmt, size = format_of(argument), _size(argument, sizes)
+    negative = np.full(size, set_name == ENDS[0])
+    if name != max((n for n, a in case.inputs.items() if _has_ends(a)), key=lambda n: _size(case.inputs[n], sizes)):
+        return _of_binades(fmt, fmt.bias + rng.integers(*_AROUND_ONE, size), rng, ~negative) if fmt.is_float else None
+    columns = argument.shape(sizes)[-1] if isinstance(argument, Shaped) else size
+    second = slice(columns, 2 * columns)
+    if fmt.is_float:
+        last = fmt.max_finite >> fmt.mantissa_bits + fmt.ignored_bits
+        units = _of_binades(fmt, last - rng.integers(0, _LAST_BINADES, size), rng, negative).astype(np.uint64)
+        sign = np.uint64(1 << fmt.sign_shift)
+        units = np.minimum(units & ~sign, np.uint64(fmt.max_finite)) | units & sign
+        end = fmt.max_finite if fmt.infinity_code is None else fmt.infinity_code
+        units[second] = units[second] & sign | np.uint64(end)
+    else:
+        most = (1 << fmt.code_bits - 1) - 1
+        units = np.uint64(most) - rng.integers(0, most >> 3, size).astype(np.uint64)
+        units[second] = most
+        if negative.any():  # of signed integers the least; of unsigned ones the other half
+            units = ~units & np.uint64(fmt.code_mask)
+    made: NDArray[np.generic] = units.astype(fmt.numpy_dtype())
+    return made
+
+
 # ---- Blocks, and the table of all kinds ------------------------------------------------------------------------------
 
 
@@ -667,6 +719,10 @@ def _rows(case: Case, own: str, name: str, set_name: str, sizes: Sizes) -> NDArr
     return row_units(case, name, set_name, shape, seed_of(f"{own}/{set_name}"))
 
 
+def _ends(case: Case, own: str, name: str, set_name: str, sizes: Sizes) -> NDArray[np.generic] | None:
+    return end_units(case, name, set_name, sizes, seed_of(f"{own}/{set_name}"))
+
+
 _STREAMS = ("edges/1", "random/1")
 KERNEL_SETS: tuple[KernelSets, ...] = (
     KernelSets(_STREAMS, lambda case, sizes: _STREAMS, lambda *_: None),
@@ -675,4 +731,5 @@ KERNEL_SETS: tuple[KernelSets, ...] = (
     KernelSets(NEAR_NAMES, near_sets, _near),
     KernelSets(EXTREMES, extreme_sets, _extremes),
     KernelSets(ROWS_NAMES, row_sets, _rows),
+    KernelSets(ENDS, end_sets, _ends),
 )

@@ -106,9 +106,9 @@ def input_sets(case: Case, effort: str) -> list[InputSet]:
 
 
 def constant_sets(case: Case, effort: str, variant: Variant) -> list[InputSet]:
-    """The non-empty sets `constants/3` and `together/3` of one variant; none where all inputs run.
+    """The non-empty sets `constants/3` and `together/4` of one variant; none where all inputs run.
 
-    These sets depend on the variant's code, because their numbers come from there. In `together/3` two inputs make a
+    These sets depend on the variant's code, because their numbers come from there. In `together/4` two inputs make a
     number, by a product, a shift or another step, or each of several inputs has one.
     """
     return _constants_cached(CaseRef(case), CaseRef(variant), _runs_all(case, effort))
@@ -121,7 +121,7 @@ def _constants_cached(case_ref: CaseRef, variant_ref: CaseRef, everything: bool)
     if everything or not formats:
         return []
     made = []
-    for name, columns_of in (("constants/3", constant_inputs), ("together/3", made_together)):
+    for name, columns_of in (("constants/3", constant_inputs), ("together/4", made_together)):
         seed = seed_of(name)
         columns = columns_of(formats, constants_of(variant_ref.of), np.random.default_rng(seed))
         made.append(_listed(name, seed, formats, columns, case.domain))

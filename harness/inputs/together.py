@@ -1,6 +1,7 @@
-"""Inputs of which two or three make a number of the code, or each have one of several numbers in some part.
+"""Inputs of which two or three make a number of the code, or each have or make one by itself.
 
-Together they make it by a product, its upper half, a quotient, a shift, a sum, or another step.
+Together they make it by a product, its upper half, a quotient, a shift, a sum, or another step. By itself each has a
+number in some part, lies beside one, or becomes one in a step with another number of the code.
 
 `ptxdiff.inputs.constants` solves such a step for one input. Here the other operand is an input too. Both may be
 integers, of one width or two, or floats, or one of each. Steps of integers are solved for unsigned and for signed
@@ -12,12 +13,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxdiff.inputs.constants import Codes, Number, Rng, numbers_as_bits
+from ptxdiff.inputs.constants import Codes, Number, Rng, near_numbers, numbers_as_bits
 from ptxdiff.inputs.edges import cut, edge_units
 from ptxdiff.model.arguments import values_of
 from ptxdiff.references.formats import Format
@@ -34,6 +35,11 @@ _PARTS = 30
 """Units of one input that have a number of the code in some part, in all pairs with those of another."""
 _OF_MANY = {3: 8, 4: 5}
 """By the number of inputs, how many numbers of the code stand in all of them, in every combination."""
+_NEAR, _SOLVED, _BOTH_SOLVED = 64, 160, 64
+"""Units of one input beside the numbers, and those that one step turns into a number, in all pairs with those of
+another; of pairs of which both are solved, so many of each."""
+_STEPPED = 12
+"""Numbers of the code that are combined with each other for that, those with most bits first."""
 _POOL, _KEPT = 64, 2
 """Floats with which a step is tried, and how many of those that give the number are kept."""
 
@@ -48,7 +54,7 @@ def made_together(formats: Mapping[str, Format], numbers: Sequence[Number], rng:
     other, and, or, xor. Steps of floats, and of a float and an integer that is converted: a sum, a difference, a
     product, a quotient. Of three inputs of one format a product and a sum, and of integers also sums and bits. Beside
     them, products that just overflow and just do not. Of packed formats none. Then, of all formats, inputs that each
-    have a number of the code (`_each_a_number`).
+    have a number of the code (`_each_a_number`), and two that each make one (`_each_in_a_step`).
     """
     rows: dict[str, list[Codes]] = {n: [np.zeros(0, dtype=np.int64)] for n in formats}
     for one, two in itertools.permutations(formats, 2):
@@ -68,7 +74,7 @@ def made_together(formats: Mapping[str, Format], numbers: Sequence[Number], rng:
             rows[name].append(column)
         for other in [n for n in formats if n not in names]:
             rows[other].append(rng.choice(edge_units(formats[other]), len(rows[names[0]][-1])))
-    for given in _each_a_number(formats, numbers):
+    for given in (*_each_a_number(formats, numbers), *_each_in_a_step(formats, numbers)):
         size = len(next(iter(given.values())))
         for name, fmt in formats.items():
             rows[name].append(given[name] if name in given else rng.choice(edge_units(fmt), size))
@@ -89,6 +95,73 @@ def _each_a_number(formats: Mapping[str, Format], numbers: Sequence[Number]) -> 
             grids = np.meshgrid(*(np.array([_signed64(u) for u in us], np.int64) for us in units), indexing="ij")
             if grids[0].size:
                 yield {n: g.reshape(-1) for n, g in zip(names, grids, strict=True)}
+
+
+def _each_in_a_step(formats: Mapping[str, Format], numbers: Sequence[Number]) -> Iterator[dict[str, Codes]]:
+    """Units of two inputs for conditions on each, of which both must hold: in all pairs, what lies beside a number of
+    the code, and what a step with another number turns into one."""
+    near = {n: _beside(f, numbers) for n, f in formats.items()}
+    solved = {n: _solved(f, numbers, near[n]) for n, f in formats.items()}
+    for one, two in itertools.combinations(formats, 2):
+        both = [solved[n][:_BOTH_SOLVED] for n in (one, two)]
+        for firsts, seconds in ((near[one], near[two]), (near[one], solved[two]), (solved[one], near[two]), both):
+            if firsts and seconds:
+                grids = np.meshgrid(*(np.array(units, np.int64) for units in (firsts, seconds)), indexing="ij")
+                yield {n: g.reshape(-1) for n, g in zip((one, two), grids, strict=True)}
+
+
+def _beside(fmt: Format, numbers: Sequence[Number]) -> list[int]:
+    """Units beside the numbers: first all numbers, then the next ones, negations, and so on. None of a byte or less,
+    whose edges are all codes."""
+    if fmt.unit_bits <= 8:
+        return []
+    ways = zip(*(near_numbers(n, fmt.unit_bits) for n in numbers_as_bits(fmt, numbers)), strict=True)
+    return _distinct(fmt, itertools.chain.from_iterable(ways))[:_NEAR]
+
+
+def _solved(fmt: Format, numbers: Sequence[Number], known: Sequence[int]) -> list[int]:
+    """Units, none of them among the known ones, that one step with a number turns into another number.
+
+    Steps of bits: a sum, a difference, bitwise ones, a product, a quotient, and shifts by a number, with the bits that
+    a mask or a shift drops cleared or set. Steps of floats: a sum, a difference, a product and a quotient.
+    """
+    width = fmt.unit_bits
+    if width <= 8:
+        return []
+    plain = numbers_as_bits(fmt, numbers)[:_STEPPED]
+    pairs = list(itertools.permutations(plain, 2))
+    steps: list[list[int]] = [
+        [a - b for a, b in pairs],
+        [a ^ b for a, b in itertools.combinations(plain, 2)],
+        [a + b for a, b in itertools.combinations(plain, 2)],
+        [b * pow(a, -1, 1 << width) for a, b in pairs if a % 2],
+        [a | ~b for a, b in pairs],
+        [a * b for a, b in itertools.combinations(plain, 2)],
+    ]
+    for s in [n for n in numbers if isinstance(n, int) and 0 < n < width][:_OF_A_STEP]:
+        steps.append([v for n in plain for v in (n << s, n >> s, n << s | (1 << s) - 1)])
+    made = [v for together in itertools.zip_longest(*steps) for v in together if v is not None]
+    if _is_float(fmt):
+        made = [*_floats_in_a_step(fmt, _targets(fmt, numbers)), *made]
+    distinct = set(known)
+    return [c for c in _distinct(fmt, made) if c not in distinct][:_SOLVED]
+
+
+def _floats_in_a_step(fmt: Format, values: Sequence[float]) -> list[int]:
+    """Codes of floats that one step with a value turns into another one, the first values with each other first."""
+    order = sorted(itertools.permutations(range(len(values)), 2), key=lambda pair: (max(pair), pair))
+    if not order:
+        return []
+    a, b = (np.array([values[pair[k]] for pair in order]) for k in (0, 1))
+    with np.errstate(all="ignore"):
+        sums, others, quotients = a + b, a - b, b / a
+        # Of the two codes around a quotient, one gives the number.
+        codes = [_near(fmt, v, k) for v, k in ((others, 0), (sums, 0), (quotients, 0), (quotients, 1), (a * b, 0))]
+    return [int(c) for c in np.stack(codes, axis=1).reshape(-1)]
+
+
+def _distinct(fmt: Format, codes: Iterable[int]) -> list[int]:
+    return [_signed64(c) for c in dict.fromkeys(c & _mask(fmt.unit_bits) for c in codes)]
 
 
 def _in_parts(plain: Sequence[int], numbers: Sequence[Number], width: int) -> list[int]:

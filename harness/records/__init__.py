@@ -4,13 +4,15 @@ A records file holds one `run` line (the environment, once). Then follow, in the
 (all that a report needs about a case, so that it needs no case file), `text` lines (asm, PTX and SASS, each stored once
 under its hash) or `stored text` lines (of texts in the folder's store), and `result`, `timing` and `in registers`
 lines. `disagreement` lines, `mutation` lines of `ptxdiff mutate`, and an `end` line come last; a run that was cut short
-has no `end`. Every line ends in a checksum, so that a changed or lost line is never read as a measurement (`seal`).
+has no `end`. Every line ends in a checksum, so that a changed or lost line is never read as a measurement (`seal`), and
+a result has a digest from where it was made, so that nobody changes one and writes it again by mistake (`unedited`).
 Values are bits in hexadecimal, because JSON has no NaN. Reports, comparisons and gates read records and
 nothing else.
 
 `types` has the record types, `key` the key of a measurement, `encoding` their JSON, `rules` the contradictions that are
-refused, `seal` the checksums, `files` whole files, `texts` their bytes and the store of texts that the runs of a folder
-share, `lock` the lock on a file, `history_facts` what a history needs of a run, `compare` two runs side by side,
+refused, `seal` the checksums, `unedited` digests of what a run made, `files` whole files, `texts` their bytes and the
+store of texts that the runs of a folder share, `lock` the lock on a file, `history_facts` what a history needs of a
+run, `compare` two runs side by side,
 `agreement` targets and variants with different bits, `brief` what a smaller plan leaves out, `causes` one cause of many
 failures, `escaping` texts in each medium, `provenance` digests of bits, `statistics` verdicts on two timings,
 `in_registers` speed in registers and where the faster variant pays, `kill_rate` how many planted mistakes runs catch.

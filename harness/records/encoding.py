@@ -32,6 +32,7 @@ from ptxdiff.records.types import (
     Text,
     Timing,
 )
+from ptxdiff.records.unedited import EditedError, refuse_edited
 
 _KINDS: dict[str, type[Any]] = {
     "run": Run,
@@ -108,8 +109,14 @@ def from_json(obj: Mapping[str, Any]) -> Record:
 
 
 def parsed(text: bytes) -> Record:
-    """The record of a line without its checksum. Raises RecordError."""
-    return _as_written(text) or carefully_parsed(text)
+    """The record of a line without its checksum. Raises RecordError, also for a result that was edited."""
+    record = _as_written(text) or carefully_parsed(text)
+    if isinstance(record, Result) and record.made:
+        try:
+            refuse_edited(text, record.made)
+        except EditedError as e:
+            raise RecordError(f"result of {_shown(str(record.key))}: {e}") from None
+    return record
 
 
 def carefully_parsed(text: bytes) -> Record:

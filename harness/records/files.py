@@ -50,6 +50,7 @@ from ptxdiff.records.types import (
     Timing,
     WriteError,
 )
+from ptxdiff.records.unedited import EditedError, Whole, with_digest
 
 
 class Writer:
@@ -74,6 +75,7 @@ class Writer:
         self._cases: set[str] = set()
         self._lock = threading.Lock()
         self._seal = Seal()
+        self._whole = Whole()
         self._broken = ""
         self._ended = False
         self._compressor = Compressor() if path.name.endswith(COMPRESSED) else None
@@ -86,7 +88,7 @@ class Writer:
             # Unbuffered, so that closing the file does not try again to write what a full disk refused.
             self._file = begun.open("wb", buffering=0)
             if resume:
-                write_all(self._file, self._encoded(lines(kept, self._seal)))
+                write_all(self._file, self._encoded(_continued(kept, self._seal, self._whole)))
                 begun.replace(path)
         except BaseException as e:
             if self._store is not None:
@@ -112,20 +114,20 @@ class Writer:
         with self._lock:
             if self._broken:
                 raise WriteError(f"{self.path}: {self._broken}")
-            seal = self._seal.copy()
+            seal, count = self._seal.copy(), self._whole.copy()
             new = [r for r in records if self._is_new(r.record if isinstance(r, Sent) else r)]
             whole = self._file.tell()
             try:
                 if self._store is not None:
                     new = [self._stored(self._store, r) for r in new]
-                write_all(self._file, self._encoded(lines(new, seal)))
+                write_all(self._file, self._encoded(_continued(new, seal, count)))
             except OSError as e:
                 with contextlib.suppress(OSError):
                     self._file.truncate(whole)
                 if self._compressor is not None:  # its next block would refer to this one
                     self._broken = e.strerror or str(e)
                 raise WriteError(f"{self.path}: {e.strerror or e}") from e
-            self._seal = seal
+            self._seal, self._whole = seal, count
             self._ended = self._ended or any(isinstance(r.record if isinstance(r, Sent) else r, End) for r in records)
 
     def _stored(self, store: StoreWriter, one: Record | Sent) -> Record | Sent:
@@ -165,27 +167,50 @@ class Writer:
             self._file.truncate(whole)
 
 
+def _continued(records: Iterable[Record | Sent], seal: Seal, whole: Whole) -> bytes:
+    """The lines of records, which `whole` counts. The end of a run gets the digests of all that was written before."""
+    texts = []
+    for one in records:
+        if isinstance(one, End) and not one.digests:
+            one = replace(one, digests=whole.digests)
+        texts.append(_text_of(one))
+        whole.add(texts[-1])
+    return _closed(texts, seal)
+
+
 def lines(records: Iterable[Record | Sent], seal: Seal) -> bytes:
     """The lines of records, with checksums that continue the seal's."""
-    return b"".join([seal.close(r.text if isinstance(r, Sent) else to_text(r)) for r in records])
+    return _closed(map(_text_of, records), seal)
+
+
+def _closed(texts: Iterable[bytes], seal: Seal) -> bytes:
+    return b"".join([seal.close(text) for text in texts])
+
+
+def _text_of(record: Record | Sent) -> bytes:
+    return record.text if isinstance(record, Sent) else to_text(record)
 
 
 def read_lines(path: Path) -> Iterator[Record]:
     """The records of one file. A last line that was cut off is dropped; any other fault raises RecordError."""
-    seal, contents = Seal(), Contents()
+    seal, contents, whole = Seal(), Contents(), Whole()
     for number, (line, last) in enumerate(lines_of(path), 1):
         if number == 1 and (foreign := _foreign(line)):
             raise RecordError(f"{path}:1: {foreign}")
         if last and not line:
             return
         try:
-            record = parsed(seal.open(line))
+            text = seal.open(line)
+            record = parsed(text)
             contents.add(record)
+            whole.add(text)
+            if isinstance(record, End):
+                whole.refuse_other(record.digests)
         except SealError as e:
             if last and not seal.fits(line[:-1]):  # the writer was stopped within this line
                 return
             raise RecordError(f"{path}:{number}: {e}") from None
-        except (RecordError, ContradictionError) as e:
+        except (RecordError, ContradictionError, EditedError) as e:
             raise RecordError(f"{path}:{number}: {e}") from None
         if isinstance(record, Run):
             seal.chained = record.chained
@@ -367,15 +392,18 @@ def _share(result: Result, known: dict[object, Mapping[str, Any]]) -> None:
 
 
 class Sent(NamedTuple):
-    """A record and its JSON, without a newline. Only `sent` and `received` make it, so the two always match."""
+    """A record and its JSON, without a newline. Only `sent` and `received` make it, so the two always match.
+
+    The JSON of a result has its digest (`Result.made`); the record of `sent`, which the run may still use, has not.
+    """
 
     record: Record
     text: bytes
 
 
 def sent(record: Record) -> Sent:
-    """A record of this process, encoded. Raises RecordError for a NaN or an infinity."""
-    return Sent(record, to_text(record))
+    """A record that this process made, encoded. Raises RecordError for a NaN or an infinity."""
+    return Sent(record, with_digest(to_text(record)))
 
 
 def received(text: bytes) -> Sent:

@@ -27,6 +27,7 @@ from ptxdiff.records.types import (
     StoredText,
     Text,
     Timing,
+    text_hash,
 )
 
 
@@ -152,6 +153,11 @@ def _proof(p: Proof) -> None:
         raise ContradictionError(f"{p.verdict} without a reason")
 
 
+def _text(text: Text) -> None:
+    if text_hash(text.text) != text.hash:
+        raise ContradictionError(f"its hash {text.hash!a} is not that of its text, {text_hash(text.text)!a}")
+
+
 def _run(run: Run) -> None:
     machines = run.environment.get("machines")
     if machines is not None and not (isinstance(machines, list) and all(isinstance(m, Mapping) for m in machines)):
@@ -171,6 +177,7 @@ _RULES: dict[type[Any], Callable[[Any], None]] = {
     Mutation: _mutation,
     Proof: _proof,
     Run: _run,
+    Text: _text,
     End: _end,
 }
 

@@ -231,6 +231,9 @@ class Result:
     fused: Mapping[str, str] = field(default_factory=dict)
     """Of machine code that ran on the CPU: the products that ptxas fused into a sum, in words by the PTX line of the
     sum. Empty if that decides no bit of this result, or is not known."""
+    made: str = ""
+    """Digest of the other fields but `reused`, as they were made (`ptxdiff.records.unedited`). "" in older records, in
+    baselines, and for a result that was not encoded yet."""
 
     @property
     def outcome(self) -> str:
@@ -438,11 +441,16 @@ class Run:
 
 @dataclass(frozen=True)
 class End:
-    """The last line of a complete run. verdicts: the number of results by `outcome`."""
+    """The last line of a complete run.
+
+    verdicts: the number of results by `outcome`. digests: of all records of each kind (`ptxdiff.records.unedited`);
+    empty in older records and in baselines.
+    """
 
     finished: str
     seconds: Amount
     verdicts: Mapping[str, Count]
+    digests: Mapping[str, str] = field(default_factory=dict)
 
 
 Record = Run | CaseInfo | Text | StoredText | Result | Timing | InRegisters | Disagreement | Mutation | Proof | End

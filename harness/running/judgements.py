@@ -257,6 +257,47 @@ def _reversed(units: NDArray[Any], many: int, apart: int) -> NDArray[Any]:
     return np.ascontiguousarray(units.reshape(-1, many, apart)[:, ::-1]).reshape(units.shape)
 
 
+_UNFILLED_TRIED = 1 << 12
+"""Inputs with which asm is run to see whether it looks beside its elements."""
+
+
+def bits_beside_elements(job: Job) -> str:
+    """The cause of a failure if results depend on bits of registers that a whole pack leaves undefined, such as the
+    upper 24 of a register with one element of 8 bits; "" if none does.
+
+    The kernels of Triton give these bits some value, so that their results differ from the expected ones like any
+    other. The emulator tracks undefined bits in the asm alone.
+    """
+    from ptxdiff.backends.snippet import run_once
+    from ptxdiff.emulator import PtxError, UndefinedBits, bind, parse_constraints
+
+    setup = job.setup
+    if not isinstance(job.variant, AsmVariant) or setup.context != "straight" or not job.inputs:
+        return ""
+    if job.variant.reads_padding:
+        return ""
+    ins, outs = ([format_of(a).unit_bits for a in side.values()] for side in (job.case.inputs, job.case.outputs))
+    try:
+        form = asm_form(job.case, job.variant, setup.pack)
+        operands = bind(parse_constraints(form.constraints), ins, outs, form.pack, form.convention)
+        partial = [o for o in operands if not o.output and o.count * o.element_width < o.width]
+        whole = np.arange(_UNFILLED_TRIED // form.pack * form.pack)
+        few = {n: np.take(np.asarray(u).reshape(-1), whole, mode="wrap") for n, u in job.inputs.items()}
+        if partial:
+            run_once(replace(job, setup=replace(setup, shape=whole.shape, padding=None), inputs=few), form, few, {})
+    except UndefinedBits:
+        one = partial[0]
+        name, bits = list(job.case.inputs)[one.tensor], one.count * one.element_width
+        return (
+            f"a result depends on bits beside the elements of a pack: at pack {form.pack}, ${one.number} holds {name} "
+            f"in its lower {bits} bits, and its upper {one.width - bits} are undefined; clear them first (`and.b"
+            f"{one.width} t, ${one.number}, 0x{(1 << bits) - 1:x};`), or extend the sign"
+        )
+    except (PtxError, CaseError):
+        return ""
+    return ""
+
+
 def _with_shared_registers(job: Job) -> Mapping[str, Any] | None:
     """The loop's outputs with registers shared wherever the constraints allow it; None if they allow it nowhere."""
     from ptxdiff.backends.snippet import run_once, shareable

@@ -296,7 +296,7 @@ def _elementwise_items(case: Case, variant: Variant, backend: str, effort: str, 
     plain = Setup(fusion=bool(variant.fusion), num_warps=_num_warps(variant)[0], alone=alone)
     items = [WorkItem(replace(plain, pack=p, block=block_of(p)), name) for p in packs for name in sets]
     items += _word_items(case, variant, backend, effort, plain)
-    if BACKENDS[backend].asm_alone and isinstance(variant, AsmVariant):
+    if BACKENDS[backend].shares and isinstance(variant, AsmVariant):
         items += _shared_items(case, variant, packs, effort)
     crossed = _edge_like(sets)
     if crossed:
@@ -345,7 +345,8 @@ def _unread(case: Case, variant: Variant, packs: Sequence[int]) -> bool:
 def _shared_items(case: Case, variant: AsmVariant, packs: Sequence[int], effort: str) -> Iterator[WorkItem]:
     """Runs with shared registers, of asm that writes an output before its last read of an input.
 
-    Only the emulator can force the two into one register. Asm without such a pair cannot fail here, and needs no run.
+    Only the emulator can force the two into one register; the backend of machine code asks it. Asm without such a pair
+    cannot fail here, and needs no run.
     """
     for pack in packs:
         if may_share(case, variant, pack):

@@ -28,7 +28,14 @@ from ptxdiff.running.asm_faults import CalledAsm, fault_of, special_registers_in
 from ptxdiff.running.assemblers import Chosen, with_assembler
 from ptxdiff.running.contexts import SharedRegisters, run_loop
 from ptxdiff.running.item import Item, ItemPlan, ItemResults, Units
-from ptxdiff.running.judgements import PADDING_NOTE, PRUNED_NOTE, ItemJudge, diagnose, index_hint
+from ptxdiff.running.judgements import (
+    PADDING_NOTE,
+    PRUNED_NOTE,
+    ItemJudge,
+    bits_beside_elements,
+    diagnose,
+    index_hint,
+)
 from ptxdiff.running.plan import WorkItem
 from ptxdiff.running.ptxas_fault import PtxasTrial, ended_badly
 from ptxdiff.running.repairs import Repairs
@@ -341,6 +348,8 @@ class _ItemRun:
             result, story = (result, []) if by_asm else self.trial.explained(result, job, outcome)
             if self.backend.name == "emulator" and not self.stops:
                 judgement.cause = self.repairs.confirmed(job, judgement.cause)
+            if not (self.stops or outcome.findings or result.diagnosis or judgement.cause):
+                judgement.cause = bits_beside_elements(job)
             if self._wants_repair(result, judgement):
                 judgement.cause = self.repairs.cause(job, judgement)
             load = write_dump(self.dump, result.key, job.inputs, outcome.outputs, judgement) if self.dump else ()

@@ -1,13 +1,17 @@
 """Sweep all inputs of one variant in shards on every GPU. A stopped sweep can be continued.
 
 A journal holds one line for each finished shard, so that only shards in progress can be lost. Its lines end in
-checksums, like those of records (`ptxdiff.records.seal`). A watched process owns the GPU under the GPU's lock
-(`ptxdiff.processes.child`). The emulator runs in a watched process too. If a process dies or hangs, its shard gets an
-`error` line and the process is replaced.
+checksums, like those of records (`ptxdiff.records.seal`). Each shard also has a digest of its fields and of the
+journal's head, so that a line that was edited, or is of another sweep, is refused even where a program wrote right
+checksums. This is no signature: who computes these digests anew can write what they like.
+
+A watched process owns the GPU under the GPU's lock (`ptxdiff.processes.child`). The emulator runs in a watched process
+too. If a process dies or hangs, its shard gets an `error` line and the process is replaced.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import queue
@@ -67,7 +71,8 @@ class ShardResult:
 
     judged: by output, the fields of `ptxdiff.records.Share`. given: a digest of the inputs and the definition that ran.
     node: on a cluster, the node that ran it: host and the beginning of Ray's name of the node. opened: digests of the
-    files that the case's code had opened by then, by path. unknown: why such files are not known, or "".
+    files that the case's code had opened by then, by path. unknown: why such files are not known, or "". made: in a
+    journal, the digest of the other fields and of the journal's head.
     """
 
     shard: int
@@ -85,6 +90,7 @@ class ShardResult:
     node: str = ""
     opened: Mapping[str, str] = field(default_factory=dict)
     unknown: str = ""
+    made: str = ""
 
 
 class Journal:
@@ -98,6 +104,7 @@ class Journal:
         self.done: dict[int, ShardResult] = {}
         self._task, self._shards = task, task.shards
         self._seal = Seal()
+        self._head = b""
         try:
             self._lock = FileLock(path)
         except WriteError as error:
@@ -111,6 +118,7 @@ class Journal:
     def _begin(self, path: Path, task: Task, *, resume: bool) -> None:
         # In the form of parsed JSON, which has no tuples.
         head = json.loads(json.dumps({"sweep": asdict(task), "harness": harness()}))
+        self._head = json.dumps(head).encode()
         if path.exists():
             if not resume:
                 raise JournalError(f"{path} is there already; --resume goes on with it")
@@ -133,7 +141,8 @@ class Journal:
         for number, obj in enumerate(records[1:], 2):
             result = _shard_of(obj, f"{self.path}:{number}")
             self._check(result)
-            if words := _contradiction(result, self._task.shard_bits) or self._opened(result):
+            contradiction = _contradiction(result, self._task.shard_bits)
+            if words := contradiction or self._edited(result) or self._opened(result):
                 raise JournalError(f"{self.path}:{number}: {words}; start a new journal")
             self.done[result.shard] = result
         self.done = {n: r for n, r in self.done.items() if r.verdict != "error"}
@@ -163,11 +172,25 @@ class Journal:
         Raises JournalError for one that already has a result.
         """
         self._check(result)
+        result = replace(result, made=self._made(result))
         with self.path.open("ab") as file:
             file.write(self._line(asdict(result)))
             file.flush()
             os.fsync(file.fileno())
         self.done[result.shard] = result
+
+    def _edited(self, result: ShardResult) -> str:
+        """Why a line is not the one that this sweep wrote, in words; "" if it is."""
+        if result.made == self._made(result):
+            return ""
+        return (
+            f"the line of shard {result.shard} was edited, or is of another sweep: its digest is not that of its fields"
+        )
+
+    def _made(self, result: ShardResult) -> str:
+        """The digest of a shard's fields, beside those of the sweep."""
+        text = json.dumps(asdict(replace(result, made=""))).encode()
+        return hashlib.sha256(self._head + text).hexdigest()[:12]
 
     def missing(self, wanted: Iterable[int]) -> list[int]:
         """The wanted shards that have no result, not even an error."""

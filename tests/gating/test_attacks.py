@@ -20,7 +20,23 @@ import pytest
 from ptxdiff.gating import baseline, digests
 from ptxdiff.gating.baseline import BaselineError
 from ptxdiff.gating.gate import ACCEPTED, CORRECTNESS, Decision, Policy, gate, unacceptable
-from ptxdiff.records import SKIPPED, Key, RecordError, Result, RunRecords, Share, Writer, read
+from ptxdiff.records import (
+    SKIPPED,
+    End,
+    Key,
+    RecordError,
+    Result,
+    Run,
+    RunRecords,
+    Share,
+    Writer,
+    of_run,
+    read,
+    read_lines,
+    received,
+    sent,
+    text_hash,
+)
 from tests.support.reports import synthetic
 from tests.support.reports.synthetic import with_results
 from tests.support.sealed import sealed, unsealed
@@ -58,6 +74,18 @@ def lines(base, tmp_path_factory) -> list[bytes]:
     path = tmp_path_factory.mktemp("base") / "run.jsonl"
     writer = Writer(path)
     writer.write(base.run, *base.cases.values(), *base.results, base.end)
+    writer.close()
+    return unsealed(path.read_bytes())
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> list[bytes]:
+    """The lines of a run with texts, whose results have the digests that a run gives them, without checksums."""
+    run = synthetic.catalogue(2, targets=("sm_90a", "sm_100a"), per_cell=4)
+    path = tmp_path_factory.mktemp("made") / "run.jsonl"
+    writer = Writer(path)
+    head = dataclasses.replace(run.run, environment={**run.run.environment, "harness": "0" * 32})
+    writer.write(head, *run.cases.values(), *run.texts.values(), *map(sent, run.results), run.end)
     writer.close()
     return unsealed(path.read_bytes())
 
@@ -248,10 +276,190 @@ def test_an_edited_run_is_refused_or_remarked_on(lines, folders, tmp_path, attac
 @pytest.mark.parametrize("form", ["full", "digests"])
 def test_the_run_itself_is_accepted_without_a_word(base, lines, folders, tmp_path, form):
     path = tmp_path / "run.jsonl"
-    path.write_bytes(sealed(lines))
+    writer = Writer(path)
+    writer.write(base.run, *base.cases.values(), *map(sent, base.results), base.end)
+    writer.close()
     decision = decided(read(path), form, folders[form])
     assert decision.code == ACCEPTED
     assert not [f.text for f in decision.findings if "on a model alone" not in f.text]
+
+
+def test_a_run_whose_results_have_no_digests_is_accepted_with_a_remark(lines, folders, tmp_path):
+    path = tmp_path / "run.jsonl"
+    path.write_bytes(sealed(lines))
+    run = read(path)
+    decision = decided(run, "full", folders["full"])
+    assert decision.code == ACCEPTED
+    assert any(
+        f.text.startswith(f"{len(run.results)} results have no digest of what the run made") for f in decision.findings
+    )
+
+
+# ---- edits of single records, with right checksums ------------------------------------------------------------
+
+
+def kind(objects: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    return [o for o in objects if o["record"] == name]
+
+
+def exchanged(name: str, *path: str):
+    """Exchange a member of the first two records of a kind that differ in it."""
+
+    def edit(objects: list[dict[str, Any]]) -> None:
+        def inner(o: dict[str, Any]) -> dict[str, Any]:
+            for part in path[:-1]:
+                o = o.get(part) or {}
+            return o
+
+        having = [inner(o) for o in kind(objects, name) if path[-1] in inner(o)]
+        one = having[0]
+        other = next(o for o in having if o[path[-1]] != one[path[-1]])
+        one[path[-1]], other[path[-1]] = other[path[-1]], one[path[-1]]
+
+    return edit
+
+
+def first(name: str, **members: Any):
+    """Set members of the first record of a kind, of results of the first that passed after a run; None removes one."""
+
+    def edit(objects: list[dict[str, Any]]) -> None:
+        one = next(o for o in kind(objects, name) if name != "result" or (o["verdict"] == "pass" and "total" in o))
+        for member, value in members.items():
+            one[member] = value(one[member]) if callable(value) else value
+            if value is None:
+                del one[member]
+
+    return edit
+
+
+def environment(**members: Any):
+    return lambda o: o[0]["environment"].update(members)
+
+
+def moved_from_another_target(objects: list[dict[str, Any]]) -> None:
+    """The result of one target stands for that of another, with all its digests."""
+    one, other = (next(o for o in kind(objects, "result") if o["key"]["target"] == t) for t in ("sm_90a", "sm_100a"))
+    key = other["key"]
+    other.clear()
+    other.update({**one, "key": key})
+
+
+def removed(name: str):
+    return lambda objects: objects.remove(kind(objects, name)[0])
+
+
+def bare(objects: list[dict[str, Any]]) -> None:
+    """One result loses its digest, and so does the end."""
+    one = kind(objects, "result")[0]
+    del one["made"], objects[-1]["digests"]
+
+
+def text_and_hash(objects: list[dict[str, Any]]) -> None:
+    one = kind(objects, "text")[0]
+    one["text"] += " "
+    one["hash"] = text_hash(one["text"])
+
+
+RESULT, END = r":\d+: result of .*: it was edited after the run made it", r":\d+: the digest of "
+EDITS = {
+    "an identity that is gone": (first("result", identity="", evidence="none"), RESULT),
+    "an evidence": (first("result", evidence=lambda e: "model" if e != "model" else "confirmed"), RESULT),
+    "no evidence": (first("result", evidence=None), RESULT),
+    "asm of another result": (exchanged("result", "asm"), RESULT),
+    "PTX of another result": (exchanged("result", "ptx"), RESULT),
+    "machine code of another result": (exchanged("result", "sass"), RESULT),
+    "bits of another result": (exchanged("result", "outputs_digest"), RESULT),
+    "a definition of another result": (first("result", fingerprint=lambda f: dict.fromkeys(f, "0" * 16)), RESULT),
+    "keys of two results": (exchanged("result", "key"), RESULT),
+    "a result of another target": (moved_from_another_target, RESULT),
+    "a seed": (first("result", seed=8), RESULT),
+    "more codes": (first("result", total=lambda n: n + 1), RESULT),
+    "fewer seconds": (first("result", seconds=0.0), RESULT),
+    "resources": (first("result", resources={"registers": 8}), RESULT),
+    "a note": (first("result", notes=["looked at"]), RESULT),
+    "a replay": (first("result", replay="pack=1"), RESULT),
+    "a device": (first("result", device="GPU-1"), RESULT),
+    "a node": (first("result", node="one/1a2b"), RESULT),
+    "an assembler": (first("result", ptxas="ptxas 13.4 -O3"), RESULT),
+    "a digest": (first("result", made="0" * 12), RESULT),
+    "digests of two results": (exchanged("result", "made"), RESULT),
+    "a digest that is gone": (first("result", made=None), END + "the result lines"),
+    "a digest and the end's that are gone": (bare, "no digests, although"),
+    "another run's id": (first("result", reused="20260101T000000Z"), END + "the result lines"),
+    "another harness": (environment(harness="1" * 32), END + "the head"),
+    "another version": (environment(ptxdiff="9.9"), END + "the head"),
+    "another Triton": (environment(triton="9.9"), END + "the head"),
+    "another machine": (environment(platform="another"), END + "the head"),
+    "a new member of the environment": (environment(approximate="rounded"), END + "the head"),
+    "other arguments": (lambda o: o[0].update(arguments=["cases"]), END + "the head"),
+    "another date": (lambda o: o[0].update(started="2020-01-01T00:00:00Z"), END + "the head"),
+    "another id": (lambda o: o[0].update(run_id="20200101T000000Z"), END + "the head"),
+    "another effort": (lambda o: o[0].update(effort="exhaustive"), END + "the head"),
+    "a case's bound": (lambda o: next(iter(kind(o, "case")[0]["variants"].values())).update(match="absolute(9)"), END + "the case lines"),
+    "a case's reference": (first("case", reference="another"), END + "the case lines"),
+    "references of two cases": (exchanged("case", "title"), END + "the case lines"),
+    "a case that is gone": (removed("case"), END + "the case lines"),
+    "a text": (first("text", text="ret;"), "its hash .* is not that of its text"),
+    "texts that are exchanged": (exchanged("text", "text"), "its hash .* is not that of its text"),
+    "a text with its hash": (text_and_hash, END + "the text lines"),
+    "a text that is gone": (removed("text"), END + "the text lines"),
+    "a text of another kind": (first("text", kind=lambda k: "sass" if k == "ptx" else "ptx"), END + "the text lines"),
+    "a result that is gone, with its count": (removed("result"), END + "the result lines"),
+    "a result that is there twice, under another shape": (lambda o: o.insert(-1, {**(r := kind(o, "result")[0]), "key": {**r["key"], "shape": "77"}}), RESULT),
+    "the end's digests": (lambda o: o[-1]["digests"].update(result="0" * 16), END + "the result lines"),
+    "no digest of the head": (lambda o: o[-1]["digests"].pop("run"), END + "the head"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_an_edited_record_is_refused_with_its_line_even_if_its_checksums_are_right(made, tmp_path, name):
+    """As of a program that reads records, changes one, and writes them again."""
+    edit, expected = EDITS[name]
+    objects = [json.loads(line) for line in made]
+    edit(objects)
+    recounted(objects)
+    path = tmp_path / "run.jsonl"
+    path.write_bytes(sealed([json.dumps(o, separators=(",", ":"), ensure_ascii=False).encode() for o in objects]))
+    with pytest.raises(RecordError, match=expected):
+        read(path)
+
+
+def test_a_program_that_changes_a_record_and_writes_the_run_again_is_known(made, tmp_path):
+    path, again = tmp_path / "run.jsonl", tmp_path / "again.jsonl.zst"
+    path.write_bytes(sealed(made))
+    for change in (lambda r: dataclasses.replace(r, words="", identity="1") if isinstance(r, Result) else r,
+                   lambda r: dataclasses.replace(r, environment={}) if isinstance(r, Run) else r):  # fmt: skip
+        writer = Writer(again)
+        writer.write(*map(change, read_lines(path)))
+        writer.close()
+        with pytest.raises(RecordError, match=r"was edited|the digest of the head"):
+            read(again)
+
+
+def test_a_run_that_is_written_again_unchanged_is_the_same(made, tmp_path):
+    """As `ptxdiff records --export` writes it: reused results keep the digests with which they were made."""
+    path, again = tmp_path / "run.jsonl", tmp_path / "again.jsonl"
+    one, other = kind([json.loads(line) for line in made], "result")[:2]
+    reused = received(of_run(json.dumps(one, separators=(",", ":"), ensure_ascii=False).encode(), 'a "run" \\'))
+    fresh = received(json.dumps(other, separators=(",", ":"), ensure_ascii=False).encode())
+    writer = Writer(path)
+    writer.write(
+        next(iter(read_lines(_written(made, tmp_path)))),
+        reused,
+        fresh,
+        End("", 0.0, Counter([fresh.record.outcome, reused.record.outcome])),
+    )
+    writer.close()
+    writer = Writer(again)
+    writer.write(*read_lines(path))
+    writer.close()
+    assert [r.made for r in read(again).results] == [one["made"], other["made"]]
+    assert read(again).end == read(path).end
+
+
+def _written(lines: list[bytes], folder: Path) -> Path:
+    (folder / "whole.jsonl").write_bytes(sealed(lines))
+    return folder / "whole.jsonl"
 
 
 @pytest.mark.parametrize("form", ["full", "digests"])

@@ -13,8 +13,8 @@ import triton
 from ptxdiff import Case, kernel
 from ptxdiff.inputs import kernel_sets
 from ptxdiff.inputs.fill import kernel_inputs
-from ptxdiff.inputs.kernel_sets import KERNEL_SETS, ROWS_NAMES, KernelSets, sets_for
-from ptxdiff.references.formats import BF16, F16, F32, I8, I32, I64, U8, U32, U64, Format, Shaped, to_float64
+from ptxdiff.inputs.kernel_sets import ENDS, KERNEL_SETS, ROWS_NAMES, KernelSets, sets_for
+from ptxdiff.references.formats import BF16, F16, F32, F64, I8, I32, I64, TF32, U8, U32, U64, Format, Shaped, to_float64
 from ptxdiff.running.plan import plan
 
 
@@ -109,3 +109,38 @@ def test_rows_of_floats_that_are_reduced_are_of_one_sign_and_sorted(fmt: Format)
     assert (np.diff(negative, axis=1) >= 0).all()
     assert (positive > 0).all()
     assert (np.diff(positive, axis=1) <= 0).all()
+
+
+@pytest.mark.parametrize("fmt", [F32, BF16, F16, TF32, F64], ids=lambda f: f.name)
+def test_a_maximum_that_begins_with_a_finite_number_is_wrong_on_some_row(fmt: Format) -> None:
+    """Kernels take -1e30 for minus infinity, or the largest negative number, which is right on all other rows."""
+    case = dataclasses.replace(_of_integers(fmt), reference=lambda x: x.max(axis=1).values)
+    highest = to_float64(fmt, np.array([fmt.max_finite], np.int64))[0]
+    assert set(ENDS) <= {*sets_for(case, case.sizes[0])}
+    least, greatest = (to_float64(fmt, kernel_inputs(case, n, case.sizes[0])["x"].astype(np.int64)) for n in ENDS)
+    assert not np.isnan([least, greatest]).any()
+    for identity in (1e30, highest):
+        assert (np.maximum(-identity, least.max(axis=1)) != least.max(axis=1)).any()
+        assert (np.minimum(identity, greatest.min(axis=1)) != greatest.min(axis=1)).any()
+    assert (np.isfinite(least).any(axis=1) | np.isinf(least).all(axis=1)).all(), "a row is all finite or all infinite"
+    assert np.isinf(least[1]).all()
+    assert (least[np.isfinite(least)] <= -highest / 4).all()
+    assert len(np.unique(least[0])) > 20
+
+
+def test_ends_of_integers_and_numbers_beside_them() -> None:
+    case = dataclasses.replace(_of_integers(I32, b=F32["M", "N"]), reference=lambda x, b: x.max(axis=1).values)
+    least, greatest = (kernel_inputs(case, n, case.sizes[0]) for n in ENDS)
+    assert (least["x"].view(np.int32)[1] == -(1 << 31)).all()
+    assert (greatest["x"].view(np.int32)[1] == (1 << 31) - 1).all()
+    assert (least["x"].view(np.int32) < -(1 << 30)).all()
+    assert (greatest["x"].view(np.int32) > 1 << 30).all()
+    beside = least["b"].view(np.float32)
+    assert (abs(beside) < 16).all()
+    assert (beside != 0).all()
+
+
+def test_kernels_of_single_elements_and_large_ones_have_no_ends() -> None:
+    assert not {*ENDS} & {*sets_for(_of_integers(F32), {"M": 100, "N": 100})}
+    single = dataclasses.replace(_of_integers(F32), outputs={"y": F32["M", "N"]})
+    assert not {*ENDS} & {*sets_for(single, single.sizes[0])}

@@ -267,3 +267,65 @@ def test_several_inputs_each_have_a_number_of_the_code(name):
     columns = made_together(dict(zip("abcd", formats, strict=False)), numbers, np.random.default_rng(0))
     rows = np.stack([c & f.code_mask for c, f in zip(columns, formats, strict=True)], axis=1)
     assert (rows == np.array(wanted)).all(axis=1).any()
+
+
+def f32(code):
+    return np.array([code], np.uint32).view(np.float32)[0]
+
+
+# The formats of both inputs, the numbers of the code, and the conditions that both must meet.
+EACH_IN_A_STEP = {
+    "the next number of each": (U32, U32, (0x1235, 0x5678, 0x567A), lambda a: a == 0x1235, lambda b: b == 0x5679),
+    "all other bits, and one number": (
+        U32, U32, (0x1234, 0x77777), lambda a: ~a % 2**32 == 0x1234, lambda b: b == 0x77777,
+    ),
+    "bits under a mask, others set": (
+        U32, U32, (0xFF00FF00, 0x12003400, 0xFF00FF, 0x560078),
+        lambda a: a & 0xFF00FF00 == 0x12003400 and a & 0xFF00FF, lambda b: b & 0xFF00FF == 0x560078,
+    ),
+    "a sum of two numbers": (U32, U32, (0x12340000, 0x5678, 0x9ABC), lambda a: a == 0x12345678, lambda b: b == 0x9ABC),
+    "two numbers by xor": (
+        U32, U32, (0x1234AAAA, 0x5678, 0x9ABC), lambda a: a == 0x1234AAAA ^ 0x5678, lambda b: b == 0x9ABC,
+    ),
+    "a sum of one, an xor of the other": (
+        U32, U32, (0x1111, 0x7777, 0x4321, 0x8765),
+        lambda a: (a + 0x1111) % 2**32 == 0x4321, lambda b: b ^ 0x7777 == 0x8765,
+    ),
+    "a shift of each": (U32, U32, (7, 5, 0x4321, 0x18760), lambda a: a >> 7 == 0x4321, lambda b: b << 5 == 0x18760),
+    "a product of each": (
+        U32, U32, (0x9E3779B1, 0x85EBCA6B, 0x1234567, 0x89ABCDE),
+        lambda a: a * 0x9E3779B1 % 2**32 == 0x1234567, lambda b: b * 0x85EBCA6B % 2**32 == 0x89ABCDE,
+    ),
+    "a product of one, a number": (
+        U16, U32, (0x79B1, 0x4567, 0x89ABCDE), lambda a: a * 0x79B1 % 2**16 == 0x4567, lambda b: b == 0x89ABCDE,
+    ),
+    "a narrow range of one": (
+        U32, U32, (0xFFFFF000, 0xFFFFF010, 0x1234567), lambda a: 0xFFFFF000 < a < 0xFFFFF010, lambda b: b == 0x1234567,
+    ),
+    "narrow ranges of floats": (
+        F32, F32, (0x42C80000, 100.0, 0x42C80005, 0x40490FDB, 3.1415927410125732, 0x40490FDE),
+        lambda a: 0x42C80000 < a < 0x42C80005, lambda b: 0x40490FDB < b < 0x40490FDE,
+    ),
+    "a sum of one float, a product of the other": (
+        F32, F32, (0x41200000, 10.0, 0x40400000, 3.0, 0x42C80000, 100.0, 0x41F80000, 31.0),
+        lambda a: f32(a) + np.float32(10) == 100, lambda b: f32(b) * np.float32(3) == 31,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", EACH_IN_A_STEP)
+def test_two_inputs_are_each_beside_a_number_or_become_one_in_a_step(name):
+    """Wrong code that errs only if two operands both have a special value, of which the code shows a part."""
+    one, two, numbers, first, second = EACH_IN_A_STEP[name]
+    rows = made_together({"a": one, "b": two}, numbers, np.random.default_rng(0))
+    columns = [[int(c) % (1 << f.unit_bits) for c in row] for row, f in zip(rows, (one, two), strict=True)]
+    pairs = set(zip(*columns, strict=True))
+    firsts, seconds = ([c for c in {*codes} if met(c)] for codes, met in zip(columns, (first, second), strict=True))
+    assert any((a, b) in pairs for a in firsts for b in seconds)
+
+
+def test_pairs_that_are_each_solved_stay_few():
+    numbers = [0x9E3779B1 * k % 2**32 for k in range(1, 40)]
+    rows = made_together({"a": U32, "b": U32}, numbers, np.random.default_rng(0))
+    assert len(rows[0]) < 40_000

@@ -42,6 +42,8 @@ def test_the_sample_of_every_type_fills_every_field(record):
     for f in dataclasses.fields(record):
         if isinstance(record, InRegisters) and f.name == "words":  # empty wherever there are figures
             continue
+        if f.name == "made":  # a digest of the others, which a run adds
+            continue
         if f.default is not dataclasses.MISSING and f.name not in ("schema", "chained"):
             assert getattr(record, f.name) != f.default, f.name
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("torch")
@@ -13,12 +15,15 @@ pytest.importorskip("z3", reason="the extra `prove` is not installed")
 
 from ptxdiff import Case, asm
 from ptxdiff.backends import create
+from ptxdiff.backends.sass import SHARED
+from ptxdiff.jobs import Job
 from ptxdiff.model.load import LoadedCase
 from ptxdiff.model.match import Domain
 from ptxdiff.records import Result
 from ptxdiff.references.formats import U32
 from ptxdiff.running import contexts
 from ptxdiff.running.item import Item
+from ptxdiff.running.plan import plan
 from ptxdiff.running.run import run_item
 
 HARMLESS = "{ .reg .b32 t; or.b32 $0, $1, $2; and.b32 t, $1, 0; or.b32 $0, $0, t; }"
@@ -48,6 +53,33 @@ def shared(text: str, reference: Any = either, **options: Any) -> tuple[str, lis
 
 def notes(results: list[Result]) -> set[str]:
     return {note for r in results for note in r.notes if "register" in note}
+
+
+WRONG = "{ .reg .b32 t; mov.b32 t, $1; add.u32 $0, t, $2; xor.b32 $0, $0, $1; }"
+"""Wrong only where the output has the register of the first input. LLVM chooses another one for its kernels."""
+
+
+@pytest.mark.parametrize(("constraints", "right"), [("=r,r,r", False), ("=&r,r,r", True)])
+def test_machine_code_alone_does_not_pass_a_missing_early_clobber(constraints: str, right: bool) -> None:
+    def mixed(a: Any, b: Any) -> Any:
+        return (a + b) % (1 << 32) ^ a
+
+    case = Case(
+        inputs={"a": U32, "b": U32},
+        outputs={"y": U32},
+        reference=mixed,
+        variants={"it": asm(WRONG, constraints, pack=1)},
+    )
+    shared = [w for w in plan(case, case.variants["it"], "sass", "quick", "sm_90a") if w.setup.context == "shared"]
+    assert right == (not shared), "the backend of machine code plans these runs as the emulator does"
+    for work in shared[:1]:
+        units = {"a": np.array([5, 0], np.uint32), "b": np.array([9, 1], np.uint32)}
+        setup = replace(work.setup, shape=(2,))
+        job = Job(case, "case", Path("case.py"), "it", case.variants["it"], "sm_90a", setup, units)
+        outcome = create("sass").run(job)
+        (finding,) = outcome.findings
+        assert "make the constraint of $0 '=&r'" in finding
+        assert SHARED in outcome.notes
 
 
 def test_a_pass_is_proved_for_all_inputs() -> None:

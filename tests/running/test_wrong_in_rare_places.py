@@ -96,7 +96,7 @@ def test_what_two_inputs_make_together_is_a_constant(name, tmp_path):
         xor.b32 $0, $1, $2; @p xor.b32 $0, $0, 4; }"""
     variant = asm(text.replace("SPECIAL", MADE_BY_TWO[name]), constraints="=&r,r,r")
     results = found(variant, {"a": U32, "b": U32}, lambda a, b: a ^ b, tmp_path / "c.py")
-    assert "together/3" in failing(results)
+    assert "together/4" in failing(results)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_what_two_floats_make_together_is_a_constant(step, fmt, type, code, tmp_
     kind = "h" if bits == 16 else "r"
     variant = asm(text, constraints=f"=&r,{kind},{kind}")
     results = found(variant, {"a": fmt, "b": fmt}, lambda a, b: a ^ b, tmp_path / "c.py")
-    assert "together/3" in failing(results)
+    assert "together/4" in failing(results)
 
 
 @pytest.mark.parametrize("step", ["mul.lo.u32 t, $1, v;", "add.u32 t, $1, v;", "xor.b32 t, $1, v;"])
@@ -123,7 +123,7 @@ def test_what_two_widths_make_together_is_a_constant(step, tmp_path):
         setp.gt.and.u32 p, v, 2, p; xor.b32 $0, $1, v; @p xor.b32 $0, $0, 4; }}"""
     variant = asm(text, constraints="=&r,r,h")
     results = found(variant, {"a": U32, "b": U16}, lambda a, b: a ^ b, tmp_path / "c.py")
-    assert "together/3" in failing(results)
+    assert "together/4" in failing(results)
 
 
 @pytest.mark.parametrize("function", [counted_but_for_one, counted_but_for_one_of_its_own])

@@ -8,6 +8,7 @@ import os
 import re
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -297,3 +298,91 @@ def test_a_shard_that_contradicts_itself_is_refused(tmp_path, edit, words):
     path.write_bytes(sealed([head, json.dumps(edited).encode()]))
     with pytest.raises(JournalError, match=re.escape(words)):
         Journal(path, TASK, resume=True)
+
+
+def _judged(n):
+    return {"y": {"codes": n, "judged": n, "ordinary": n, "ordinary_judged": n}}
+
+
+def _exchanged(lines, name):
+    lines[1][name], lines[2][name] = lines[2][name], lines[1][name]
+
+
+def _renamed(lines):
+    """The result of one shard stands for another's, too."""
+    lines[2] = {**lines[1], "shard": lines[2]["shard"]}
+
+
+EDITED = "edited, or is of another sweep"
+# What is done to the objects of a journal with three shards, of which the second failed, and words of the refusal.
+EDITS = {
+    "a digest of bits": (lambda o: o[1].update(digest="0" * 16), EDITED),
+    "digests of two shards": (lambda o: _exchanged(o, "digest"), EDITED),
+    "numbers of two shards": (lambda o: _exchanged(o, "shard"), EDITED),
+    "a shard under another number": (_renamed, EDITED),
+    "a failure that became a pass": (lambda o: o[2].update(verdict="pass", different=0, classes={}), EDITED),
+    "a failure with fewer codes": (lambda o: o[2].update(different=1), EDITED),
+    "a failure without its offenders": (lambda o: o[2].update(offenders=[]), EDITED),
+    "classes": (lambda o: o[2].update(classes={"NaN": 3}), EDITED),
+    "judged shares": (lambda o: o[1].update(judged=_judged(1 << 16)), EDITED),
+    "a total": (lambda o: o[1].update(total=1 << 17), EDITED),
+    "inputs that were given": (lambda o: o[1].update(given="0"), EDITED),
+    "a file that was opened": (lambda o: o[1].update(opened={}), EDITED),
+    "a node": (lambda o: o[1].update(node="two"), EDITED),
+    "seconds": (lambda o: o[1].update(seconds=0.0), EDITED),
+    "words": (lambda o: o[1].update(words="fine"), EDITED),
+    "a replay": (lambda o: o[2].update(replay=""), EDITED),
+    "no digest of the line": (lambda o: o[1].pop("made"), EDITED),
+    "another sweep's head": (lambda o: o[0]["sweep"].update(target="sm_100a"), "belongs to another sweep"),
+    "another definition": (lambda o: o[0]["sweep"].update(fingerprint={"a": "0"}), "belongs to another sweep"),
+    "another harness": (lambda o: o[0].update(harness="0"), "belongs to another sweep"),
+    "no head": (lambda o: o.pop(0), "belongs to another sweep"),
+    "two journals": (lambda o: o.extend(list(o)), "no result of a shard"),
+    "a shard twice": (lambda o: o.append(o[1]), "has two results"),
+    "a shard that the sweep does not have": (lambda o: o[1].update(shard=99), "there is no shard 99"),
+}  # fmt: skip
+
+
+def a_journal(path, task=TASK):
+    with contextlib.closing(Journal(path, task, resume=False)) as journal:
+        opened = {str(path.parent / "none.txt"): ""}
+        facts = {"total": 1 << TASK.shard_bits, "given": "g", "opened": opened, "node": "one"}
+        journal.write(ShardResult(1, "pass", digest="1", judged=_judged(9), seconds=2.5, **facts))
+        failing = {"different": 5, "classes": {"NaN": 5}, "offenders": ["x"], "replay": "x"}
+        journal.write(ShardResult(2, "fail", digest="2", **failing, **facts))
+        journal.write(ShardResult(3, "pass", digest="3", **facts))
+
+
+def rewritten(path, edit):
+    """Edit a journal's objects, and give its lines right checksums."""
+    objects = [json.loads(line) for line in unsealed(path.read_bytes())]
+    edit(objects)
+    path.write_bytes(sealed([json.dumps(o).encode() for o in objects]))
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_an_edited_journal_is_refused_even_if_its_checksums_are_right(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(shards, "changed_files", lambda *_: [])
+    a_journal(tmp_path / "j.jsonl")
+    edit, words = EDITS[name]
+    rewritten(tmp_path / "j.jsonl", edit)
+    with pytest.raises(JournalError, match=words):
+        Journal(tmp_path / "j.jsonl", TASK, resume=True)
+
+
+def test_a_line_of_another_sweep_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(shards, "changed_files", lambda *_: [])
+    a_journal(tmp_path / "j.jsonl")
+    a_journal(tmp_path / "other.jsonl", replace(TASK, target="sm_100a"))
+    line = json.loads(unsealed((tmp_path / "other.jsonl").read_bytes())[2])
+    rewritten(tmp_path / "j.jsonl", lambda o: o.__setitem__(2, line))
+    with pytest.raises(JournalError, match=EDITED):
+        Journal(tmp_path / "j.jsonl", TASK, resume=True)
+
+
+def test_shards_that_are_gone_run_again_and_others_stay(tmp_path, monkeypatch):
+    monkeypatch.setattr(shards, "changed_files", lambda *_: [])
+    a_journal(tmp_path / "j.jsonl")
+    rewritten(tmp_path / "j.jsonl", lambda o: o.__delitem__(slice(1, 3)))
+    with contextlib.closing(Journal(tmp_path / "j.jsonl", TASK, resume=True)) as journal:
+        assert journal.missing(range(4)) == [0, 1, 2]

@@ -82,6 +82,7 @@ class KernelBuilder(Builder):
         self.parameter_places = places_of(function.parameters)
         self.sizes = {"shared": 0, "local": 0, "global": 0}
         self.variables = bytearray()
+        self.const_spans: list[tuple[int, int]] = []  # of variables in constant memory: first byte, and the end
         self.dynamic: list[str] = []
         self.offsets: dict[int, int] = {}
         for variable in module.variables:
@@ -127,6 +128,8 @@ class KernelBuilder(Builder):
         self.sizes[space] = size
         if space == "global":
             self.variables.extend(bytes(self.sizes[space] - len(self.variables)))
+            if node.space == "const":
+                self.const_spans.append((start, size))
             for number, value in enumerate(node.values):
                 at = start + number * width
                 self.variables[at : at + width] = (value & ((1 << 8 * width) - 1)).to_bytes(width, "little")

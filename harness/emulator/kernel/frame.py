@@ -45,6 +45,10 @@ def changed(access: Access, place: Place, values: Sequence[Array]) -> Array:
     return changes
 
 
+_WRITES = ("st", "atom")
+"""The kinds of steps that write through generic addresses."""
+
+
 class KernelFrame(MemoryFrame):
     """Threads of consecutive blocks and the memory that they access.
 
@@ -210,9 +214,35 @@ class KernelFrame(MemoryFrame):
             at = int(np.flatnonzero(~within)[0])
             text = f"{access.size} bytes at offset {int(address[at])} of the kernel's parameters lie in none of them"
             raise self.fault(MemoryFault, step, f"{text}, accessed by {self.who(int(lanes[at]))}")
+        if step.kind in _WRITES:
+            text = f"{self.who(int(lanes[0]))} writes to the kernel's parameters, which a kernel can only read"
+            raise self.fault(MemoryFault, step, text)
         return Place(self.grid.parameter_memory, address)
 
     def _in_global(self, step: Step, access: Access, address: Array, lanes: Array) -> list[Place]:
+        places = self._in_buffers(step, access, address, lanes)
+        for place in places:
+            if isinstance(place.region, Buffer) and (place.region.const_spans or access.space == "const"):
+                self._refuse_other_space(step, access, lanes if place.part is None else lanes[place.part], place)
+        return places
+
+    def _refuse_other_space(self, step: Step, access: Access, lanes: Array, place: Place) -> None:
+        """Raise MemoryFault for a write to a variable in constant memory, and for an access to it as to `.global`
+        memory or the reverse, which is undefined (ISA 5.1.3, 6.4.1)."""
+        assert isinstance(place.region, Buffer)
+        const = np.zeros(len(lanes), np.bool_)
+        for first, end in place.region.const_spans:
+            const |= (place.offsets < end) & (place.offsets + access.size > first)
+        own = place.region is self.grid.memory.buffers[0]
+        for wrong, text in (
+            (const & (step.kind in _WRITES), "writes to a variable in .const memory, which a kernel can only read"),
+            (const & (access.space == "global"), "accesses a variable in .const memory as .global memory"),
+            (~const & (access.space == "const") & own, "accesses a variable in .global memory as .const memory"),
+        ):
+            if wrong.any():
+                raise self.fault(MemoryFault, step, f"{self.who(int(lanes[np.flatnonzero(wrong)[0]]))} {text}")
+
+    def _in_buffers(self, step: Step, access: Access, address: Array, lanes: Array) -> list[Place]:
         low, high = int(address.min()), int(address.max())
         buffer = self.grid.memory.find(low)
         if buffer is not None and buffer.address <= low and high + access.size <= buffer.address + buffer.size:

@@ -131,7 +131,7 @@ class KernelGrid:
         self.constants: Constants = {}
         used = [p.buffer if isinstance(p, BufferPointer | HostMap) else p for p in parameters]
         buffers = {id(b): b for b in (*used, *pointed) if isinstance(b, Buffer)}
-        self.memory = GlobalMemory(list(buffers.values()), kernel.variables)
+        self.memory = GlobalMemory(list(buffers.values()), kernel.variables, kernel.const_spans)
         self._parameters = self._bytes(parameters)
         self.instructions = 0
         self.orders_parts = self.cluster_size > 1 or any(orders_parts(step) for step in self.program.steps)

@@ -35,6 +35,7 @@ class Kernel:
     smallest access to shared and to global memory. `synchronises`: it has atomics, fences or acquiring loads, with
     which blocks can order themselves. `bound`: a digest of the text without its header and of the answers about the
     target; kernels with equal digests have equal programs. `cluster`: the blocks that `.reqnctapercluster` demands.
+    `const_spans`: the parts of `variables` that lie in constant memory, as first byte and end.
     `explicit_cluster`: it has `.explicitcluster`. `max_rank`: the most blocks of a cluster, from `.maxclusterrank` (0:
     any).
     """
@@ -56,6 +57,7 @@ class Kernel:
     cluster: tuple[int, int, int] | None = None
     explicit_cluster: bool = False
     max_rank: int = 0
+    const_spans: tuple[tuple[int, int], ...] = ()
 
     @property
     def analysis(self) -> Analysis:

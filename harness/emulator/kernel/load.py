@@ -99,6 +99,7 @@ def _kernel(module: Module, name: str | None, fuse: Fuse, approximate: str, targ
         cluster=cluster,
         explicit_cluster=explicit,
         max_rank=most,
+        const_spans=tuple(builder.const_spans),
     )
 
 

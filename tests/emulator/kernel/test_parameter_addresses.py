@@ -63,7 +63,7 @@ def test_a_register_with_a_parameters_address(load, expected):
         ),
         ("mov.u64 %at, s; ld.u32 %x, [%at];", "null pointer"),
         ("cvta.param.u64 %at, s; ld.global.u32 %x, [%at];", "lies in no buffer"),
-        ("cvta.param.u64 %at, s; st.u32 [%at], 1;", "stores to the kernel's parameters, whose array is read-only"),
+        ("cvta.param.u64 %at, s; st.u32 [%at], 1;", "writes to the kernel's parameters, which a kernel can only read"),
         ("mov.u64 %at, s; st.param.u32 [%at], 1;", "a kernel's parameters cannot be written"),
         ("ld.param.u32 %x, [%at];", "undefined"),
         ("ld.param.u32 %x, [nowhere];", "no parameter of this kernel has this name"),

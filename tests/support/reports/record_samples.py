@@ -28,6 +28,7 @@ from ptxdiff.records import (
     Text,
     Timing,
     VariantInfo,
+    text_hash,
 )
 
 KEY = Key("rcp", "rcp.rn", "sm_90a", "gpu", pack=2, shape="7x129", alignment=4, num_warps=1, context="loop",
@@ -76,7 +77,7 @@ SAMPLES: list[Record] = [
     CaseInfo(
         "rcp", "cases/rcp.py", "Reciprocal", {"x": "float32"}, {"y": "float32"}, "reference", "ISA", {"v": VARIANT}, "m"
     ),
-    Text("0123", "ptx", "// §5 – text"),
+    Text(text_hash("// §5 – text"), "ptx", "// §5 – text"),
     StoredText("4567", "sass"),
     RESULT,
     Timing(

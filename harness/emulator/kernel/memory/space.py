@@ -150,6 +150,8 @@ class Buffer:
         self.defined = defined
         self.base = 0
         self.owners: list[Array] = []
+        self.const_spans: tuple[tuple[int, int], ...] = ()
+        """Of a module's variables: those in constant memory, as first byte and end."""
         self.changed = True
         """Whether a launch may have stored to it."""
         self.fresh = True
@@ -244,8 +246,11 @@ def pointed_address(slot: int, residue: int) -> int:
 class GlobalMemory:
     """All buffers of a launch, placed at their addresses."""
 
-    def __init__(self, buffers: Sequence[Buffer], variables: bytes = b"") -> None:
+    def __init__(
+        self, buffers: Sequence[Buffer], variables: bytes = b"", const_spans: tuple[tuple[int, int], ...] = ()
+    ) -> None:
         own = Buffer(np.frombuffer(bytearray(variables), np.uint8), "the module's variables")
+        own.const_spans = const_spans
         placed = [b for b in buffers if b.slot is None]
         for number, buffer in enumerate([own, *placed]):
             buffer.base = VARIABLES_BASE + number * BUFFER_SPACING
