@@ -12,6 +12,7 @@ import ast
 import functools
 import hashlib
 import importlib.util
+import os
 import sys
 from collections.abc import Iterator
 from importlib.machinery import SOURCE_SUFFIXES, ModuleSpec, PathFinder, SourceFileLoader
@@ -51,7 +52,13 @@ def execute_file(path: Path, name: str) -> ModuleType:
 
 def module_name(path: Path, name: str) -> str:
     """The full name of a file's module, in the package of its folder."""
-    return f"{_FOLDER}{hashlib.sha256(str(path.parent.resolve()).encode()).hexdigest()[:8]}.{name}"
+    return f"{_package(os.path.abspath(path.parent))}.{name}"
+
+
+@functools.cache
+def _package(folder: str) -> str:
+    """The name of the package of a folder."""
+    return f"{_FOLDER}{hashlib.sha256(os.path.realpath(folder).encode()).hexdigest()[:8]}"
 
 
 def _know_folder(path: Path) -> None:
