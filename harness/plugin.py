@@ -321,14 +321,20 @@ def _case_file(path: Path, parent: pytest.Collector) -> pytest.Collector:
     return CaseFile.from_parent(parent, path=path)
 
 
+_COMPLETE = pytest.StashKey[bool]()
+"""Whether all packages that cases need are installed."""
+
+
 def _begin_with_cases(path: Path, config: pytest.Config) -> None:
     """What the first case file of a run needs. Raises UsageError if torch or triton is not installed."""
-    from ptxdiff.extras import MissingPackage, require
+    if not config.stash.get(_COMPLETE, False):  # looking for packages takes half a millisecond
+        from ptxdiff.extras import MissingPackage, require
 
-    try:
-        require("torch", "triton", "numba", "llvmlite", purpose="running cases")
-    except MissingPackage as e:
-        raise pytest.UsageError(f"{path.name}: {e}") from None
+        try:
+            require("torch", "triton", "numba", "llvmlite", purpose="running cases")
+        except MissingPackage as e:
+            raise pytest.UsageError(f"{path.name}: {e}") from None
+        config.stash[_COMPLETE] = True
     from ptxdiff.processes.footprint import pause_collections
 
     pause_collections()

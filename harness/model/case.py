@@ -17,6 +17,7 @@ in the order of `outputs`. An input or output of a packed format has one code pe
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -179,7 +180,7 @@ def _check_format_of_reference(case: CaseDeclaration, reference: Reference) -> N
         name = getattr(function, "__name__", "")
         if not getattr(function, "__module__", "").startswith("ptxdiff.references."):
             continue
-        default = getattr(inspect.signature(function).parameters.get("fmt"), "default", None)
+        default = _default_format(function)
         formats = [format_of(a) for a in (*case.inputs.values(), *case.outputs.values())]
         formats = [f.packs or f for f in formats]
         if isinstance(default, Format) and default.name not in [f.name for f in formats]:
@@ -188,6 +189,12 @@ def _check_format_of_reference(case: CaseDeclaration, reference: Reference) -> N
                 f"reference={name} computes in {default} unless told otherwise, and no argument is {default}: "
                 f"reference=functools.partial({name}, fmt={constant})"
             )
+
+
+@functools.cache
+def _default_format(function: Callable[..., Any]) -> Any:
+    """The default of a function's parameter `fmt`; None if it has none."""
+    return getattr(inspect.signature(function).parameters.get("fmt"), "default", None)
 
 
 def _check_arguments(case: CaseDeclaration) -> None:

@@ -233,11 +233,17 @@ def items(parent: pytest.Collector, loaded: loader.LoadedCase) -> Iterator[pytes
             yield from benchmark_items(parent, loaded, target, timed_by(parent.config, target))
         return
     everywhere = places(parent.config)
+    within = f"{parent.nodeid}::"
     for variant in loaded.case.variants:
+        # With `--dist loadgroup`, one worker gets a variant's items, or a file's: see `running/xdist`.
+        group = _marker("xdist_group", f"{loaded.name}::{variant}")
         for backend, target in everywhere:
             item = Item(loaded, variant, target, backend)
+            label = item.label
             # With the whole id: newer pytest splits ids for --lf at `::`, also within brackets.
-            yield VariantItem.from_parent(parent, name=item.label, nodeid=f"{parent.nodeid}::{item.label}", item=item)
+            yield VariantItem.from_parent(
+                parent, name=label, nodeid=within + label, item=item, marked=(_marker(backend), group)
+            )
     yield from proof_items(parent, loaded)
     if parent.config.option.ptx_timing:
         from ptxdiff.timing.items import timing_item
@@ -364,7 +370,7 @@ def item_of(nodeid: str) -> tuple[str, str, str, str] | None:
     address = _ADDRESS.fullmatch(nodeid)
     if address is None or address["backend"] not in BACKENDS:
         return None
-    stem = Path(address["file"]).name
+    stem = address["file"].rpartition("/")[2]
     case = f"{stem}.{address['group']}" if address["group"] else stem
     return case, address["variant"], address["target"], address["backend"]
 
@@ -388,15 +394,15 @@ class VariantItem(OwnWords, pytest.Item):
     own_error = ItemFailure
     expected_error = (pytest.xfail.Exception,)
 
-    def __init__(self, *, item: Item, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(self, *, item: Item, nodeid: str, marked: Sequence[pytest.MarkDecorator], **kwargs: Any) -> None:
+        super().__init__(nodeid=nodeid, **kwargs)
         self.item = item
         self.found = ItemResults()
         self._reused: ItemResults | None = None
-        self._collected_as = str(self.nodeid)  # pytest-xdist adds a suffix later
-        self.add_marker(_marker(item.backend))
-        # With `--dist loadgroup`, one worker gets a variant's items, or a file's: see `running/xdist`.
-        self.add_marker(_marker("xdist_group", f"{item.loaded.name}::{item.variant_name}"))
+        self._collected_as = nodeid  # pytest-xdist adds a suffix later
+        for marker in marked:  # as `add_marker` does, which takes longer than all else here
+            self.keywords[marker.name] = marker
+            self.own_markers.append(marker.mark)
 
     @property
     def address(self) -> str:

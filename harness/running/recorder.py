@@ -272,6 +272,8 @@ class Recorder:
 
         A run that was cut short gets no `end` record, whatever the exit status is.
         """
+        if self.config.option.collectonly:  # nothing ran, so nothing is compared, and no file is written
+            return
         if self.writer is None:
             self._replace_earlier()
         found_splits = splits(self.results)

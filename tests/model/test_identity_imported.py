@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ptxdiff.model.identity import digest_with_code, source
+from ptxdiff.model.identity import digest_with_code, modules, source
 from ptxdiff.model.identity.modules import execute_file, imported_texts
 from ptxdiff.model.identity.opened import opened_by
 
@@ -116,3 +116,50 @@ def test_a_module_that_only_a_function_imports_counts_among_the_files_it_opens(f
     module = execute_file(folder / "effects.py", "effects")
     digest_with_code(module.f)
     assert str(folder / "_effect.py") in opened_by([str(folder / "effects.py")]).files
+
+
+SETS = "import os\nos.environ['PTXDIFF_TESTED'] = 'set'\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "ahead", "seen"),
+    [
+        ('"""A case."""\n\nfrom __future__ import annotations\n\nimport os\n\nimport made_up\n', True, None),
+        ("from made_up import seen\nimport made_up\n", True, None),
+        (f"{SETS}import made_up\n", False, "set"),
+        ("import sets_it\nimport made_up\n", False, "set"),
+        ("from . import sets_it\nimport made_up\n", False, "set"),
+        ("if True:\n    import made_up\n", False, None),
+        ("import json\n", False, None),
+    ],
+)
+def test_packages_are_imported_ahead_where_nothing_before_can_matter(tmp_path, monkeypatch, text, ahead, seen):
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    (packages / "made_up.py").write_text("import os\nseen = os.environ.get('PTXDIFF_TESTED')\n")
+    for folder in (packages, tmp_path):
+        (folder / "sets_it.py").write_text(SETS)
+    (tmp_path / "case.py").write_text(text)
+    monkeypatch.setenv("PTXDIFF_TESTED", "")
+    monkeypatch.delenv("PTXDIFF_TESTED")
+    monkeypatch.syspath_prepend(packages)
+    monkeypatch.setattr(modules, "_AHEAD", ("made_up",))
+    monkeypatch.setattr(modules, "is_watching", lambda: False)
+    before_watching = []
+    monkeypatch.setattr(modules, "watch", lambda: before_watching.append("made_up" in sys.modules))
+    try:
+        module = execute_file(tmp_path / "case.py", "case")
+        assert before_watching == [ahead]
+        assert getattr(getattr(module, "made_up", None), "seen", None) == seen
+    finally:
+        for name in ("made_up", "sets_it"):
+            sys.modules.pop(name, None)
+
+
+def test_a_package_that_fails_ahead_fails_in_the_file_itself(tmp_path, monkeypatch):
+    (tmp_path / "case.py").write_text("import no_such_package\n")
+    monkeypatch.setattr(modules, "_AHEAD", ("no_such_package",))
+    monkeypatch.setattr(modules, "is_watching", lambda: False)
+    monkeypatch.setattr(modules, "watch", lambda: None)
+    with pytest.raises(ModuleNotFoundError, match="no_such_package"):
+        execute_file(tmp_path / "case.py", "case")

@@ -45,6 +45,14 @@ def test_a_file_that_is_collected_only_stays(run_cases, pytester):
     assert file.read_bytes() == before
 
 
+def test_a_resumed_file_whose_items_are_collected_only_stays(run_cases, pytester):
+    run_cases("--ptx-records=run.jsonl", flip=FLIP)
+    kept = (pytester.path / "run.jsonl").read_bytes()
+    result = run_cases("--ptx-records=run.jsonl", "--ptx-resume", "--collect-only", flip=FLIP)
+    assert (pytester.path / "run.jsonl").read_bytes() == kept
+    assert "cut short" not in result.stdout.str()
+
+
 def test_a_file_that_cannot_be_collected_replaces_the_file(run_cases, pytester):
     file = Path(pytester.path, "r.jsonl")
     run_cases(f"--ptx-records={file}", c=FLIP)

@@ -9,9 +9,11 @@ with `from ._helpers import f`, wherever the folder is and whatever `sys.path` c
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import hashlib
 import importlib.util
+import os
 import sys
 from collections.abc import Iterator
 from importlib.machinery import SOURCE_SUFFIXES, ModuleSpec, PathFinder, SourceFileLoader
@@ -20,7 +22,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from ptxdiff.model.identity.code import is_users
-from ptxdiff.model.identity.opened import watch
+from ptxdiff.model.identity.opened import is_watching, watch
 from ptxdiff.model.identity.source import executed, file_text
 
 _FOLDER = "ptxdiff_folder_"
@@ -33,6 +35,8 @@ def execute_file(path: Path, name: str) -> ModuleType:
     """
     if path.suffix not in SOURCE_SUFFIXES:
         raise ImportError(f"{path} is no Python file")
+    if not is_watching():
+        _import_ahead(path)
     watch()
     full = module_name(path, name)
     _know_folder(path)
@@ -51,7 +55,45 @@ def execute_file(path: Path, name: str) -> ModuleType:
 
 def module_name(path: Path, name: str) -> str:
     """The full name of a file's module, in the package of its folder."""
-    return f"{_FOLDER}{hashlib.sha256(str(path.parent.resolve()).encode()).hexdigest()[:8]}.{name}"
+    return f"{_package(os.path.abspath(path.parent))}.{name}"
+
+
+@functools.cache
+def _package(folder: str) -> str:
+    """The name of the package of a folder."""
+    return f"{_FOLDER}{hashlib.sha256(os.path.realpath(folder).encode()).hexdigest()[:8]}"
+
+
+_AHEAD = ("torch", "triton")
+
+
+def _import_ahead(path: Path) -> None:
+    """Import torch and Triton now if the file's first statements will do so.
+
+    What installed packages do while they are imported is not noted, and the hook that sees the rest takes a tenth of
+    the time until a run's first result if it sees this too. Any other statement, or an import of the user's, may decide
+    how they are imported.
+    """
+    try:
+        statements = ast.parse(path.read_bytes()).body
+    except (OSError, SyntaxError, ValueError):
+        return  # executing the file says so
+    for number, statement in enumerate(statements):
+        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant) and number == 0:
+            continue  # the docstring
+        if isinstance(statement, ast.Import):
+            names = [alias.name for alias in statement.names]
+        elif isinstance(statement, ast.ImportFrom) and not statement.level:
+            names = [statement.module or ""]
+        else:
+            return
+        for name in names:
+            package = name.partition(".")[0]
+            if package not in (*_AHEAD, "ptxdiff", "numpy") and package not in sys.stdlib_module_names:
+                return
+            if package in _AHEAD:
+                with contextlib.suppress(Exception):  # the file's own import raises it again
+                    importlib.import_module(package)
 
 
 def _know_folder(path: Path) -> None:

@@ -97,6 +97,11 @@ def watch() -> None:
                 _wrap_state(name)
 
 
+def is_watching() -> bool:
+    """Whether the hook is installed in this process."""
+    return _installed
+
+
 def note(source: str, paths: Iterable[str]) -> None:
     """Note files that are opened in place of the code of a source: the harness imports what its functions import."""
     for text in map(os.path.abspath, paths):

@@ -19,6 +19,7 @@ from ptxdiff.emulator.kernel.in_flight import Groups, MemoryFrame, barrier_of, c
 from ptxdiff.emulator.kernel.memory.array_code import ArrayCode
 from ptxdiff.emulator.kernel.memory.global_races import note_finished_read
 from ptxdiff.emulator.kernel.memory.space import Access, Buffer, Place
+from ptxdiff.emulator.machine.large_arrays import zeros
 from ptxdiff.emulator.numeric.vectorise import Array
 
 
@@ -124,7 +125,7 @@ class Copies:
         self._issued = 0
         self.groups = Groups(frame.lanes)
         self._read: list[CopySource] = []
-        self._coming = np.zeros(len(frame.shared.bytes), np.uint8)
+        self._coming = zeros(len(frame.shared.bytes), np.uint8)
 
     def issue(self, step: Step, active: Array | None) -> None:
         """Read the source, and mark the destination as under way. Raises MemoryFault or a subclass."""

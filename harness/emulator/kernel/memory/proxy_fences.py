@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ptxdiff.emulator.kernel.memory.happens_before import ALWAYS, HappensBefore
+from ptxdiff.emulator.machine.large_arrays import zeros
 from ptxdiff.emulator.numeric.vectorise import Array
 
 UNFENCED = -1
@@ -52,7 +53,7 @@ class ProxyFences:
 
     def __init__(self, units: int, order: HappensBefore) -> None:
         self.order = order
-        self.states = np.zeros(units, np.int32)
+        self.states = zeros(units, np.int32)
         self._covers: list[_Cover] = [_Cover(np.zeros(0, np.int64), 0, _ALL, (), UNFENCED)]  # the state 0
         self._unsettled = 1
         self._looked = 0

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from ptxdiff.emulator.kernel.memory.array_code import ArrayCode
+from ptxdiff.emulator.machine.large_arrays import zeros
 from ptxdiff.emulator.numeric.vectorise import Array, in_place
 
 WRITER, WRITTEN, READ, UPDATED, READ_STRONGLY, TEAM, FIELDS = 0, 1, 2, 5, 8, 11, 12
@@ -364,7 +365,7 @@ class UnitCounts(_Marks):
     """How much work in flight each unit belongs to."""
 
     def __init__(self, size: int, unit: int) -> None:
-        self.unit, self.marks = unit, np.zeros(size // unit, np.int32)
+        self.unit, self.marks = unit, zeros(size // unit, np.int32)
         self._sum = 0
 
     def add(self, offsets: Array, size: int, by: int) -> None:

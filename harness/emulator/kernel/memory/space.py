@@ -23,6 +23,7 @@ from ptxdiff.emulator.kernel.memory.happens_before import HappensBefore
 from ptxdiff.emulator.kernel.memory.proxy_fences import UNFENCED, ProxyFences, Writes
 from ptxdiff.emulator.kernel.memory.races import UnitStates
 from ptxdiff.emulator.machine import forks
+from ptxdiff.emulator.machine.large_arrays import full, zeros
 from ptxdiff.emulator.numeric.vectorise import UNSIGNED, Array
 
 GLOBAL_BASE = 0x7F00_0000_0000
@@ -305,7 +306,7 @@ class AccessTable:
         """The time of the last one; `_NEVER` where asynchronous work wrote, which no barrier of threads orders."""
         # Rows of chunks, and then of the units of those that are or were split, each from its entry in `_parts` on.
         chunks = size // races.CHUNK
-        self.accesses = np.zeros((chunks, races.FIELDS), np.int32)
+        self.accesses = zeros((chunks + chunks // 8, races.FIELDS), np.int32)  # mbarriers alone split a few chunks
         self._split = np.zeros(chunks, np.uint8)
         self._parts = np.zeros(chunks, np.int64)
         self._rows = chunks
@@ -388,9 +389,9 @@ class AccessTable:
         self._parts[new] = self._rows + per * np.arange(len(new))
         self._rows += per * len(new)
         if self._rows > len(self.accesses):
-            # By moving pages, if large. The new rows are written with zeros, so they are not as many as all chunks'.
-            room = 2 * self._rows - len(self._parts)
-            self.accesses.resize((room, races.FIELDS), refcheck=False)
+            grown = zeros((2 * self._rows - len(self._parts), races.FIELDS), np.int32)
+            grown[: len(self.accesses)] = self.accesses
+            self.accesses = grown
 
     def _slots_for(self, kind: int, offsets: Array, count: int) -> int:
         """The most slots that accesses of `count` units may take."""
@@ -451,8 +452,8 @@ class Shared(AccessTable):
         self.limit = size
         self.blocks = blocks
         super().__init__(blocks * self.size if races else 0, unit, order, order.exact)
-        self.bytes = np.zeros(blocks * self.size, np.uint8)
-        self.undefined = np.full(blocks * self.size, 0xFF, np.uint8)
+        self.bytes = zeros(blocks * self.size, np.uint8)
+        self.undefined = full(blocks * self.size, 0xFF, np.uint8)
         self._proxy = ProxyFences(blocks * self.size // unit, order)
         self._states = UnitStates(self._proxy.states, unit)
         self._addresses: dict[int, int] = {}

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptxdiff.emulator.binding.program import Step
+from ptxdiff.emulator.machine.large_arrays import full, zeros
 from ptxdiff.emulator.numeric.vectorise import Array
 
 LANES, COLUMNS = 128, 512
@@ -53,13 +54,13 @@ class TensorMemory:
 
     def __init__(self, blocks: int) -> None:
         size = blocks * CELLS
-        self._words, self._undefined = np.zeros(size, np.uint32), np.full(size, 0xFFFFFFFF, np.uint32)
+        self._words, self._undefined = zeros(size, np.uint32), full(size, 0xFFFFFFFF, np.uint32)
         self._uses = 0
         self._kept: tuple[tuple[object, ...], Array] = (), self._words
-        self.busy, self.being_read = np.zeros(size, np.int16), np.zeros(size, np.int16)
-        self.storing, self.loading = np.zeros(size, np.int8), np.zeros(size, np.int16)
-        self.role, self.accumulator = np.zeros(size, np.int8), np.zeros(size, np.int32)
-        self.unfenced = np.zeros(size, np.bool_)
+        self.busy, self.being_read = zeros(size, np.int16), zeros(size, np.int16)
+        self.storing, self.loading = zeros(size, np.int8), zeros(size, np.int16)
+        self.role, self.accumulator = zeros(size, np.int8), zeros(size, np.int32)
+        self.unfenced = zeros(size, np.bool_)
         self.split = np.zeros(size // 32, np.uint8)
         self.held: list[list[Columns]] = [[] for _ in range(blocks)]
         self.open = np.zeros((blocks, COLUMNS), np.bool_)
@@ -67,8 +68,8 @@ class TensorMemory:
         self.freed: list[dict[int, Step]] = [{} for _ in range(blocks)]
         self.latest: list[Columns | None] = [None] * blocks
         self.may_allocate: list[Step | None] = [None] * blocks
-        self.writer, self.reader = np.full(size, _NOBODY, np.int32), np.full(size, _NOBODY, np.int32)
-        self.written, self.read = np.zeros(size, np.int32), np.zeros(size, np.int32)  # of nobody, so of no meaning
+        self.writer, self.reader = full(size, _NOBODY, np.int32), full(size, _NOBODY, np.int32)
+        self.written, self.read = zeros(size, np.int32), zeros(size, np.int32)  # of nobody, so of no meaning
 
     @property
     def words(self) -> Array:

@@ -242,3 +242,14 @@ def test_reads_behind_a_barrier_race_as_if_every_unit_were_looked_at() -> None:
             np.testing.assert_array_equal(races_of(units, UNIT, lanes), expected)
             compared, raced = compared + 1, raced + int(expected.any())
     assert min(raced, compared - raced) > 100
+
+
+def test_the_table_keeps_its_records_as_it_grows() -> None:
+    """Accesses of four bytes split one chunk of 16 after the other, more than a new table has room for."""
+    order = HappensBefore(64, 64)
+    shared = Shared(1, 1024, UNIT, True, order)
+    everywhere = np.arange(0, 1024, UNIT)
+    for offset in everywhere:
+        assert not note(shared, WRITE, np.array([offset]), np.array([0])).any()
+    for offset in everywhere:
+        assert note(shared, READ, np.array([offset]), np.array([32])).all()
