@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import math
 import operator
 from collections.abc import Callable, Mapping
@@ -263,13 +264,28 @@ def _parse(dim: Dim) -> ast.expr:
         return ast.Constant(dim)
     if isinstance(dim, str):
         try:
-            return ast.parse(dim.strip(), mode="eval").body
+            return _tree(dim.strip())
         except SyntaxError:
             pass
     raise ValueError(f'dimension {dim!r}: expected a size, a name or an expression such as "N/16" or "ceil(N/32)"')
 
 
+@functools.lru_cache(maxsize=1024)  # of texts alone: as keys, 1 and True are equal, and only one of them is a size
+def _tree(text: str) -> ast.expr:
+    """The tree of an expression. Every launch asks for its shapes anew; nobody changes the tree. Raises SyntaxError."""
+    return ast.parse(text, mode="eval").body
+
+
 def _names(dim: Dim) -> frozenset[str]:
+    return _names_in(dim) if type(dim) is str else _names_of(dim)
+
+
+@functools.lru_cache(maxsize=1024)
+def _names_in(text: str) -> frozenset[str]:
+    return _names_of(text)
+
+
+def _names_of(dim: Dim) -> frozenset[str]:
     names = set()
     tree = _parse(dim)
     called = {id(node.func): node for node in ast.walk(tree) if isinstance(node, ast.Call)}

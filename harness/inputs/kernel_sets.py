@@ -666,10 +666,49 @@ def numbered(case: Case, name: str) -> str:
 
 
 def units_of(case: Case, name: str, set_name: str, sizes: Sizes) -> NDArray[np.generic]:
-    """The storage units of an input in a set, in its shape. A set that is in no row has a stream of its name."""
+    """The storage units of an input in a set, in its shape. A set that is in no row has a stream of its name.
+
+    All variants and targets run on the same, so small ones are kept; each caller gets an array of its own.
+    """
+    kind = next((k for k in KERNEL_SETS if set_name in k.names), None)
+    if total(case, sizes) > KEPT_ELEMENTS:
+        return _made(case, kind, name, set_name, sizes)
+    return _kept(_Declared(case), kind, name, set_name, tuple(sizes.items())).copy()
+
+
+KEPT_ELEMENTS = 1 << 14
+"""Elements of all inputs and outputs beyond which units are made again: there the making takes no part of a run."""
+
+
+class _Declared:
+    """A case in the key of a cache: equal to each case of which the units are the same, whatever its code is."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.declared = (
+            tuple(case.inputs.items()),
+            tuple(case.outputs.items()),
+            tuple(tuple(sizes.items()) for sizes in case.sizes),
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Declared) and other.declared == self.declared
+
+    def __hash__(self) -> int:
+        return hash(self.declared)
+
+
+@functools.lru_cache(maxsize=512)
+def _kept(
+    declared: _Declared, kind: KernelSets | None, name: str, set_name: str, sizes: tuple[tuple[str, int], ...]
+) -> NDArray[np.generic]:
+    units: NDArray[np.generic] = read_only(_made(declared.case, kind, name, set_name, dict(sizes)))
+    return units
+
+
+def _made(case: Case, kind: KernelSets | None, name: str, set_name: str, sizes: Sizes) -> NDArray[np.generic]:
     own, argument = numbered(case, name), case.inputs[name]
     shape = argument.shape(sizes) if isinstance(argument, Shaped) else ()
-    kind = next((k for k in KERNEL_SETS if set_name in k.names), None)
     units = None if kind is None else kind.units(case, own, name, set_name, sizes)
     if units is None:
         units = stream(format_of(argument), own, set_name, int(np.prod(shape)))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ptxdiff.lint.block import LintedBlock
 
 _TRIED = 256  # packs of inputs with which asm that reads a special register is run
+_BLOCKS = 4096  # blocks of asm whose faults are kept
 
 
 def fault_of(job: Job, form: AsmForm) -> str | None:
@@ -32,14 +33,15 @@ def fault_of(job: Job, form: AsmForm) -> str | None:
     job: its inputs may have any number of units. They are used only for asm that reads a special register; without
     inputs only the text is checked.
     """
+    fault = _fault_of_text(form.text, form.constraints) or _depends_on_the_machine(job, form)
+    return " ".join(fault.split()) if fault else None
+
+
+@lru_cache(maxsize=_BLOCKS)  # every row of a plan asks, and parsing the text takes longest
+def _fault_of_text(text: str, constraints: str) -> str | None:
     from ptxdiff.emulator import repeated_name, written_input
 
-    fault = (
-        written_input(form.text, form.constraints)
-        or repeated_name(form.text, form.constraints)
-        or _depends_on_the_machine(job, form)
-    )
-    return " ".join(fault.split()) if fault else None
+    return written_input(text, constraints) or repeated_name(text, constraints)
 
 
 def special_registers_in(form: AsmForm) -> list[str]:
@@ -84,7 +86,6 @@ class AsmFault:
     note: str = ""
 
 
-_BLOCKS = 4096
 _DTYPES = {
     "i1": "bool", "i8": "uint8", "i16": "uint16", "i32": "uint32", "i64": "uint64", "ptr": "uint64",
     "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64",

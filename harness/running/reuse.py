@@ -113,9 +113,11 @@ def keep(item: Item, found: ItemResults, run: str, *settings: Any) -> None:
     head = json.dumps({"run": run, "files": _files(found.texts.values()), "opened": dict(read)}).encode()
     lines = [head, *(text for _, text in found.sent)]
     _waiting.append((zlib.compress(b"\n".join(lines), 1), _key(item, settings)))
-    if time.monotonic() >= _waits_until:
+    began = time.monotonic()
+    if began >= _waits_until:
         store_waiting()
-        _waits_until = time.monotonic() + _STORE_EVERY
+        ended = time.monotonic()
+        _waits_until = ended + min(max(_STORE_EVERY, _LOOKS_APART * (ended - began)), _STORE_AT_LAST)
 
 
 def store_waiting() -> None:
@@ -130,7 +132,10 @@ def store_waiting() -> None:
     _waiting.clear()
 
 
-_STORE_EVERY = 0.5  # seconds between two looks
+_STORE_EVERY, _STORE_AT_LAST = 0.5, 10.0  # seconds between two looks, at least and at most
+_LOOKS_APART = 50
+"""A look is followed by so many times its own duration without one. On a loaded machine one took a twentieth of the
+half second between two of them."""
 _waiting: list[tuple[bytes, tuple[bytes, ...]]] = []
 _waits_until = 0.0  # of `time.monotonic`
 

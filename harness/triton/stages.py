@@ -434,6 +434,6 @@ def _from_file(path: str, mtime_ns: int, size: int) -> ModuleType:
     """Load a file by path; load it again if it has changed."""
     name = f"_ptxdiff_{abs(hash((path, mtime_ns, size))):x}"
     try:
-        return execute_file(Path(path), name)
+        return execute_file(Path(path), name, watched=False)
     except ImportError as error:
         raise CompileFailure(str(error)) from error

@@ -144,3 +144,46 @@ def test_kernels_of_single_elements_and_large_ones_have_no_ends() -> None:
     assert not {*ENDS} & {*sets_for(_of_integers(F32), {"M": 100, "N": 100})}
     single = dataclasses.replace(_of_integers(F32), outputs={"y": F32["M", "N"]})
     assert not {*ENDS} & {*sets_for(single, single.sizes[0])}
+
+
+# Units that are kept for the next variant and target -----------------------------------------------------------------
+
+
+def _declared(fmt: Format = F32, output: Format = F32, sizes: tuple[dict[str, int], ...] = ({"n": 64},)) -> Case:
+    return Case(
+        inputs={"x": fmt["n"]}, outputs={"y": output["n"]}, reference=lambda x: x, sizes=list(sizes),
+        variants={"v": kernel(same, grid=(1,))},
+    )  # fmt: skip
+
+
+def test_a_caller_that_changes_its_units_changes_no_others() -> None:
+    for size in (64, kernel_sets.KEPT_ELEMENTS):
+        first = kernel_inputs(_declared(), "random/1", {"n": size})["x"]
+        before = first.copy()
+        first[:] = 0
+        assert (kernel_inputs(_declared(), "random/1", {"n": size})["x"] == before).all()
+
+
+@pytest.mark.parametrize("set_name", ["random/1", "edges/1", "blocks/1", "near/3", "few/1", "rows/1", "extremes/1"])
+def test_kept_units_are_those_of_the_same_declaration(set_name: str) -> None:
+    """Everything that decides units is changed in turn, between two calls that have the same."""
+    sizes = {"n": {"few/1": 8, "blocks/1": 512}.get(set_name, 64)}
+    declarations = [
+        (_declared(), sizes),
+        (_declared(BF16), sizes),
+        (_declared(output=F16), sizes),
+        (_declared(sizes=({"n": 32}, {"n": 8}, {"n": 64}, {"n": 512})), sizes),
+        (_declared(), {"n": sizes["n"] // 2}),
+    ]
+    declarations = [d for d in declarations if set_name != "near/3" or d[0].outputs["y"] == F16["n"]]
+    anew = []
+    for case, wanted in declarations:
+        kernel_sets._kept.cache_clear()
+        anew.append(kernel_inputs(case, set_name, wanted)["x"])
+    for _ in range(2):
+        for (case, wanted), units in zip(declarations, anew, strict=True):
+            found = kernel_inputs(case, set_name, wanted)["x"]
+            assert (found.dtype, found.shape) == (units.dtype, units.shape)
+            assert (found == units).all()
+    if set_name == "blocks/1":
+        assert len({units.tobytes() for units in anew}) == len(declarations)

@@ -249,6 +249,39 @@ def test_pytest_elsewhere_gets_no_hook(tmp_path):
     assert done.returncode == 0, done.stdout
 
 
+NOTED = """
+import sys
+from pathlib import Path
+from ptxdiff.model.identity import digest_with_code
+from ptxdiff.model.identity.modules import execute_file
+from ptxdiff.model.identity.opened import opened_by
+
+file = Path(sys.argv[1])
+codes = [digest_with_code(execute_file(file, f"_{watched}", watched=watched).asks, exact=True) for watched in WATCHED]
+print(len(set(codes)), sorted(Path(p.rstrip("?")).name for p in opened_by([str(file)]).files if p != str(file)))
+print(codes[-1])
+"""
+
+
+def test_an_unwatched_file_notes_nothing_and_has_the_digests_of_a_watched_one(tmp_path):
+    """A compiler's process reports no notes, so it needs no hook; a kernel's code has one digest in both processes."""
+    (tmp_path / "_user.py").write_text(
+        "from os import stat\nfrom pathlib import Path\nHERE = Path(__file__).parent\n"
+        "(HERE / 'data.txt').read_text()\nstat(HERE / 'asked.txt')\ndef asks():\n    return stat(HERE)\n"
+    )
+    for name in ("data.txt", "asked.txt"):
+        (tmp_path / name).write_text("")
+
+    def told(watched: str) -> list[str]:
+        words = [sys.executable, "-c", NOTED.replace("WATCHED", watched), str(tmp_path / "_user.py")]
+        return subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
+
+    unwatched, both = told("[False]"), told("[False, True]")
+    assert unwatched[0] == "1 []"
+    assert both[0] == "1 ['asked.txt', 'data.txt']"
+    assert unwatched[1] == both[1] == told("[True]")[1]
+
+
 def test_an_event_after_the_modules_are_gone_is_ignored():
     """At Python's end the hook's own module is empty before those imported earlier; each `id` is an event."""
     late = (

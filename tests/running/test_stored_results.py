@@ -21,6 +21,7 @@ class Stage:
 
     def __init__(self, monkeypatch):
         self.now, self.edited, self.looks, self.stored = 100.0, False, 0, Store()
+        self.seconds = 0.0  # that a look takes
         monkeypatch.setattr(reuse, "_kept", self.stored)
         monkeypatch.setattr(reuse, "_waiting", [])
         monkeypatch.setattr(reuse, "_waits_until", 0.0)
@@ -31,6 +32,7 @@ class Stage:
 
     def look(self):
         self.looks += 1
+        self.now += self.seconds
         return self.edited
 
     def keep(self, name, verdict="pass", backend="emulator"):
@@ -57,6 +59,23 @@ def test_results_are_stored_while_a_run_goes_on(stage):
         stage.keep(number)
         stage.now += 1
     assert len(stage.stored) == 3
+
+
+def test_looks_take_a_small_part_of_a_run_also_where_one_is_slow(stage):
+    stage.seconds, began = 0.1, stage.now
+    for number in range(1000):
+        stage.keep(number)
+        stage.now += 0.1
+    assert stage.looks > 10
+    assert stage.looks * stage.seconds < 0.03 * (stage.now - began)
+
+
+def test_results_wait_for_seconds_at_most(stage):
+    stage.seconds = 60.0
+    stage.keep("first")
+    stage.now += 10.0
+    stage.keep("second")
+    assert len(stage.stored) == 2
 
 
 def test_an_edit_after_a_look_drops_the_results_since_then(stage):

@@ -221,7 +221,8 @@ class _Walk:
         names = names_in(function.__code__)
         if names & _DYNAMIC_HERE:
             names |= _public(function.__globals__)
-        known = {n: v for n, v in function.__globals__.items() if n in names and v is not function}
+        values_here = function.__globals__
+        known = {n: values_here[n] for n in names if n in values_here and values_here[n] is not function}
         made_of = [source(function), *([byte_code(function.__code__)] if self.exact else [])]
         taken = (self._named(known, names, ()), self._imported(function, names))
         return tagged("function", *made_of, self._cells(function), *map(self.encode, values), *taken)

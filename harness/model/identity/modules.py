@@ -28,16 +28,18 @@ from ptxdiff.model.identity.source import executed, file_text
 _FOLDER = "ptxdiff_folder_"
 
 
-def execute_file(path: Path, name: str) -> ModuleType:
+def execute_file(path: Path, name: str, *, watched: bool = True) -> ModuleType:
     """Execute a Python file and register it in `sys.modules` as `module_name(path, name)`.
 
-    Raises what the file raises.
+    watched: whether what it opens is noted (`opened`). Not in compilers' processes, which report no notes: their parent
+    executes the same file, and notes what it opens. The hook would take a tenth of their start. Raises what the file
+    raises.
     """
     if path.suffix not in SOURCE_SUFFIXES:
         raise ImportError(f"{path} is no Python file")
-    if not is_watching():
+    if watched and not is_watching():
         _import_ahead(path)
-    watch()
+    watch(noting=watched)
     full = module_name(path, name)
     _know_folder(path)
     loader = _FromText(full, str(path))

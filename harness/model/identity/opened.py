@@ -79,22 +79,28 @@ class Opened:
 
 _noted: dict[str, _Noted] = {}
 _faults: dict[str, None] = {}
-_installed = False
+_installed = _wrapped = False
 _paused = False
 _noting = threading.local()
 
 
-def watch() -> None:
-    """Install the hook, once in a process."""
-    global _installed
-    if not _installed:
-        _installed = True
-        sys.addaudithook(_hook)
+def watch(noting: bool = True) -> None:
+    """Install the hook, once in a process.
+
+    noting: if False, only wrap functions of `os`, which then note nothing: code that names them has the digest that it
+    has in a process with the hook.
+    """
+    global _installed, _wrapped
+    if not _wrapped:
+        _wrapped = True
         for name in _ASKING:
             _wrap(name)
         for name in _OF_THE_PROCESS:
             if hasattr(os, name):
                 _wrap_state(name)
+    if noting and not _installed:
+        _installed = True
+        sys.addaudithook(_hook)
 
 
 def is_watching() -> bool:
@@ -233,7 +239,7 @@ def _wrap(name: str) -> None:
 
     @functools.wraps(asks)
     def asking(path: Any, *arguments: Any, **options: Any) -> Any:
-        if not _paused and not isinstance(path, int) and options.get("dir_fd") is None:
+        if _installed and not _paused and not isinstance(path, int) and options.get("dir_fd") is None:
             _hook(_ASKED_EVENT, (path,))
         return asks(path, *arguments, **options)
 
@@ -257,7 +263,7 @@ def _wrap_state(name: str) -> None:
 
     @functools.wraps(asks)
     def asking(*arguments: Any, **options: Any) -> Any:
-        if not _paused:
+        if _installed and not _paused:
             _hook(_STATE_EVENT, (name,))
         return asks(*arguments, **options)
 
