@@ -103,6 +103,8 @@ def _upper_parts_of_products() -> Iterator[_NamedSequence]:
         yield f"upper part of mad.hi.{kind}", text, ("b64",), ("b64",) * 3
     text = "mad.lo.cc.u64 v, $1, $2, $3; madc.hi.u64 w, $1, $2, $3; shr.u64 w, w, 33; xor.b64 $0, v, w;"
     yield "upper part of madc.hi.u64", f"{{ .reg .b64 v, w; {text} }}", ("b64",), ("b64",) * 3
+    text = "mad.lo.cc.u64 v, $1, $2, $3; madc.hi.u64 w, $1, $2, $4; shr.u64 w, w, 40; add.u64 $0, v, w;"
+    yield "upper part of madc.hi.u64 and a fourth", f"{{ .reg .b64 v, w; {text} }}", ("b64",), ("b64",) * 4
 
 
 def _signed_carries() -> Iterator[_NamedSequence]:
@@ -300,6 +302,43 @@ def _converted_and_packed() -> Iterator[_NamedSequence]:
             yield f"cvt.{rounding} and cvt.pack {sign}", text, ("b32",), ("f32", "f32", "b32")
 
 
+def _extremes_with_predicates() -> Iterator[_NamedSequence]:
+    """The larger and the smaller of two numbers, in each half of a register, and which halves are the first one's."""
+    for operation in ("max", "min"):
+        for kind in ("s16", "u16"):
+            text = f"{operation}.{kind}x2 d, $1, $2; mov.b32 {{dl, dh}}, d; mov.b32 {{al, ah}}, $1;"
+            text += f"setp.eq.{kind} l, dl, al; setp.eq.{kind} h, dh, ah; selp.b32 x, 0x9E3779B1, 0, h;"
+            text += "selp.b32 y, 0x85EBCA6B, 0, l; add.u32 $0, d, x; add.u32 $0, $0, y;"
+            registers = ".reg .pred h, l; .reg .b16 dl, dh, al, ah; .reg .b32 d, x, y;"
+            yield f"{operation}.{kind}x2 with predicates", f"{{ {registers} {text} }}", ("b32",), ("b32",) * 2
+
+
+def _borrows_of_shifted_numbers() -> Iterator[_NamedSequence]:
+    """Borrows of a difference whose first number is shifted to the right."""
+    for by in (5, 16, 25):
+        text = f"shr.u32 w, $1, {by}; sub.cc.u32 x, w, $2; subc.u32 $0, $3, $4;"
+        yield f"borrow of shr u32 {by}", f"{{ .reg .b32 w, x; {text} }}", ("b32",), ("b32",) * 4
+        text = f"shr.u32 w, $2, {by}; sub.cc.u32 $0, w, $3; subc.u32 $1, $4, $5;"
+        yield f"difference and borrow of shr u32 {by}", f"{{ .reg .b32 w; {text} }}", ("b32",) * 2, ("b32",) * 4
+
+
+def _between_others() -> Iterator[_NamedSequence]:
+    """Instructions whose operand is a result, and whose result is an operand: all in uniform registers, if one is."""
+    kinds = {"bfind.s32": "b32", "bfind.shiftamt.s32": "b32", "add.sat.s32": "b32", "sub.sat.s32": "b32"}
+    kinds |= {f"{operation}.{kind}": f"b{kind[1:]}" for operation in ("max", "min") for kind in ("s64", "u64", "s32")}
+    for rounding in ("rn", "rz", "rm", "rp"):
+        kinds |= {f"cvt.{rounding}.f32.{kind}": "b32" for kind in ("s32", "u32")}
+        kinds |= {f"cvt.{rounding}i.{kind}.f32": "b32" for kind in ("s32", "u32")}
+    for form, kind in kinds.items():
+        second = "" if form.startswith(("bfind", "cvt")) else ", $2"
+        text = f"xor.{kind} v, $1, $2; {form} w, v{second}; "
+        last = f"sub.u{kind[1:]} $0, w, $2;"
+        yield f"{form} between others", f"{{ .reg .{kind} v, w; {text} {last} }}", (kind,), (kind,) * 2
+        if kind == "b32":
+            text = f"{{ .reg .b32 v, w; {text} cvt.rn.sat.f32.s32 $0, w; }}"
+            yield f"{form} and saturated f32 between others", text, ("f32",), (kind,) * 2
+
+
 _GROUPS = (
     _addresses,
     _integer_extremes,
@@ -321,6 +360,9 @@ _GROUPS = (
     _saturated_differences,
     _two_pairs_of_s2f6,
     _converted_and_packed,
+    _extremes_with_predicates,
+    _borrows_of_shifted_numbers,
+    _between_others,
 )
 """The groups, in the order in which their kernels are assembled."""
 

@@ -39,12 +39,26 @@ from ptxdiff.sass.words import WordDecoder
 from ptxdiff.triton.assemble import run_tool
 from ptxdiff.triton.targets import assembler, probe, tool
 
-BLOCK = 128
+BLOCK, WARP = 128, 32
 EDGES, DRAWN = 384, 128
 """Inputs of each form, edge values and drawn ones; whole blocks."""
 LEVELS = (0, 3)
-GIVEN = ("registers", "immediate")
-"""How operands are given: all in registers, or the last one as a constant."""
+GIVEN = ("registers", "immediate", "parameters")
+"""How operands are given: all in registers, the last one as a constant, or all as parameters. Parameters are the same
+in all threads, so ptxas computes with them in uniform registers where the target can. A launch runs one input then."""
+LAUNCHES = 25
+"""Inputs of a form whose operands are parameters."""
+UNIFORM = re.compile("|".join((
+    r"cvt\.r[nzmp]\.sat\.f(16|32)\.[us](8|16|32)", r"cvt\.r[nzmp]i(\.ftz)?\.sat\.(f32\.f32|f16\.f16)",
+    r"cvt\.(rm\.sat\.f16\.f32|f32\.f16)", r"(fma\.rn|max|min|abs|neg)\.(f16|bf16)x2", r"set\.eq\.and\.ftz\.f16\.f16",
+    r"m(ad|ul)\.hi\.[us]64", r"mad\.hi\.cc\.[us]64", r"(max|min)\.relu\.s32", r"add\.sat\.s32", r"(bfe\.s|bfi\.b)64",
+    r"v(max|min|sub|absdiff)\.s32\.s32\.s32\.(add|min)", r"vsub\.u32\.u32\.u32\.sat\.(add|min)",
+    r"vsh[lr]\.u32\.u32\.u32\.clamp\.min", r"two e[54]m[23]x2( from f16x2(\.relu)?)?", r"(max|min) of three relu\.s32",
+    r".* between others", r"(upper|last carry|carries|carry) .*", r".* with (two )?(carry|carries|borrow).*",
+    r"borrow of .* u(64|128)",
+)))  # fmt: skip
+"""Forms and sequences that are given as parameters, too: in uniform registers, or with an operand in a constant bank,
+they have instructions that no other operands give."""
 GROUP = 64
 """Forms in one module."""
 TOGETHER = 8
@@ -127,6 +141,8 @@ def tasks(names: Iterable[str], given: str, target: str) -> Iterator[FormTask]:
             continue
         if name not in SEQUENCES and forms.lacking(name, target):
             continue
+        if given == "parameters" and not (UNIFORM.fullmatch(name) and set(_bits(snippet)) <= {16, 32, 64}):
+            continue
         if given == "immediate" and (len(snippet.inputs) < 2 or snippet.inputs[-1].type.width == 1):
             continue
         if given == "immediate" and snippet.bound.form.approximate:
@@ -137,11 +153,17 @@ def tasks(names: Iterable[str], given: str, target: str) -> Iterator[FormTask]:
             yield FormTask(f"form_{number}", snippet, given, columns, expected)
 
 
+def _bits(snippet: FormSnippet) -> list[int]:
+    return [port.bits for port in (*snippet.outputs, *snippet.inputs)]
+
+
 def _columns(snippet: FormSnippet, given: str) -> Columns:
     inputs = Inputs(snippet)
     edges, drawn = inputs.edges(EDGES), inputs.drawn(0, DRAWN)
     count = EDGES + DRAWN
     columns = [np.resize(np.concatenate([d, e[:EDGES]]), count) for e, d in zip(edges, drawn, strict=True)]
+    if given == "parameters":
+        columns = [c[:: count // LAUNCHES][:LAUNCHES] for c in columns]
     if given == "immediate":
         columns[-1] = np.full(count, columns[-1][snippet.seed % DRAWN], columns[-1].dtype)
     return columns
@@ -156,7 +178,10 @@ def _kernel(task: FormTask) -> str:
     snippet = task.snippet
     ports = [*((f"out{k}", p) for k, p in enumerate(snippet.outputs)),
              *((f"in{k}", p) for k, p in enumerate(snippet.inputs))]  # fmt: skip
-    parameters = ", ".join(f".param .u64 {name}" for name, _ in ports)
+    values = task.given == "parameters"
+    parameters = ", ".join(
+        f".param .b{port.bits if values and name.startswith('in') else 64} {name}" for name, port in ports
+    )
     lines = [f".visible .entry {task.name}({parameters}) {{", ".reg .b32 %thread, %block, %index;", ".reg .b64 %p, %o;"]
     lines += [f".reg .b{port.bits} %v{k};" for k, (_, port) in enumerate(ports)]
     lines += ["mov.u32 %thread, %tid.x;", "mov.u32 %block, %ctaid.x;"]
@@ -167,6 +192,8 @@ def _kernel(task: FormTask) -> str:
             continue
         if task.given == "immediate" and k == len(ports) - 1:
             lines.append(f"mov.b{port.bits} %v{k}, {int(task.columns[-1][0]):#x};")
+        elif values:
+            lines.append(f"ld.param.b{port.bits} %v{k}, [{name}];")
         else:
             lines += [*_address(name, port.bits), f"ld.global.b{port.bits} %v{k}, [%p];"]
     lines.append(re.sub(r"\$(\d+)", r"%v\1", snippet.text))
@@ -251,25 +278,56 @@ def _codes(cubins: Sequence[bytes], target: str, nvdisasm: str) -> Iterator[Mapp
         yield found
 
 
+@dataclass(frozen=True)
+class Launch:
+    """A launch of a task's kernel. values: of its parameters, the outputs first; all threads of a block write."""
+
+    values: list[Buffer | bytes]
+    blocks: int
+    threads: int
+
+
+def launches(task: FormTask) -> Iterator[tuple[slice, Launch]]:
+    """The launches that run a task's inputs: all in one, or, as parameters, one each. Also which inputs they are.
+
+    A launch with parameters writes its result in every thread of a warp.
+    """
+    if task.given != "parameters":
+        values: list[Buffer | bytes] = [
+            Buffer(np.zeros_like(e), f"output {k}", defined=False) for k, e in enumerate(task.expected)
+        ]
+        values += [Buffer(np.array(c), f"input {k}") for k, c in enumerate(task.columns)]
+        yield slice(None), Launch(values, len(task.columns[0]) // BLOCK, BLOCK)
+        return
+    for row in range(len(task.columns[0])):
+        values = [Buffer(np.zeros(WARP, e.dtype), f"output {k}", defined=False) for k, e in enumerate(task.expected)]
+        values += [np.ascontiguousarray(c[row : row + 1]).tobytes() for c in task.columns]
+        yield slice(row, row + 1), Launch(values, 1, WARP)
+
+
 def _try(
     task: FormTask, code: MachineCode, context: str, lessons: dict[str, Lesson],
     loaded: tuple[CudaContext, Any] | None = None, moves: MoveLessons | None = None,
 ) -> str:  # fmt: skip
-    outputs = [np.zeros_like(e) for e in task.expected]
-    buffers = [Buffer(o, f"output {k}", defined=False) for k, o in enumerate(outputs)]
-    buffers += [Buffer(np.array(c), f"input {k}") for k, c in enumerate(task.columns)]
+    outputs: Columns = [np.zeros_like(e) for e in task.expected]
+    ran: Ran | None = None
     try:
-        ran = run_machine_code(code, buffers, (len(task.columns[0]) // BLOCK,), BLOCK)
+        for some, launch in launches(task):
+            ran = run_machine_code(code, launch.values, (launch.blocks,), launch.threads)
+            for output, buffer in zip(outputs, launch.values, strict=False):
+                assert isinstance(buffer, Buffer)
+                output[some] = buffer.array[: len(output[some])]
     except Unsupported as refusal:
         return f"unsupported: {refusal.message}"
     except PtxError as error:
         return f"error: {error}"
+    assert ran is not None
     wrong = np.zeros(len(outputs[0]), np.bool_)
     for got, expected in zip(outputs, task.expected, strict=True):
         wrong |= got != expected
     if moves is not None:
         moves.note(ran, context, agreed=not wrong.any())
-    on_device = None if loaded is None else _on_device(task, *loaded)
+    on_device = None if loaded is None or task.given == "parameters" else _on_device(task, *loaded)
     same = on_device is not None and all((a == b).all() for a, b in zip(outputs, on_device, strict=True))
     for form in _teaching(code, ran.forms):
         lesson = lessons.setdefault(form, Lesson())

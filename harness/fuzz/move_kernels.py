@@ -1,4 +1,5 @@
-"""Kernels that move data in ways that random programs do not: parameters and memory of each width, special registers.
+"""Kernels that move data in ways that random programs do not: parameters and memory of each width, special registers,
+predicates that do not fit into the predicate registers, or that are bits of a word.
 
 They teach machine instructions without a row (`lessons`). Each runs one warp, on words that differ by thread.
 """
@@ -60,7 +61,7 @@ class MoveKernel:
         """The kernel under a name."""
         return f""".visible .entry {name}(.param .u64 in, .param .u64 out, .param .{self.kind} n) .maxntid {WARP}
 {{
-.reg .b16 %h<4>; .reg .b32 %r<8>; .reg .b64 %d<4>, %in, %out, %at; .reg .pred %p1;
+.reg .b16 %h<4>; .reg .b32 %r<8>; .reg .b64 %d<4>, %in, %out, %at; .reg .pred %p<16>;
 ld.param.u64 %in, [in]; ld.param.u64 %out, [out];
 mov.u32 %r0, %tid.x; mul.wide.u32 %at, %r0, {4 * WORDS};
 add.u64 %in, %in, %at; add.u64 %out, %out, %at;
@@ -105,6 +106,28 @@ def kernels() -> Iterator[MoveKernel]:
         yield MoveKernel(f"special {name}", "u32", body)
         yield MoveKernel(f"special {name} and a word", "u32", f"ld.global.b32 %r3, [%in]; mov.u32 %r1, %{name}; "
                       "xor.b32 %r1, %r1, %r3; st.global.b32 [%out+4], %r1;")  # fmt: skip
+    yield MoveKernel("predicates kept over a loop", "u32", _kept_over_a_loop())
+    for bit in (0, 8, 16, 24):
+        yield MoveKernel(f"predicates of the bits from {bit} on", "u32", _of_bits(bit))
+
+
+def _kept_over_a_loop() -> str:
+    """More predicates than a thread has registers for, each used in a loop; level 3 writes P2R."""
+    lines = [f"ld.global.b32 %r7, [%in+{4 * k}]; setp.lt.s32 %p{k}, %r7, {7 * k};" for k in range(WORDS)]
+    lines += ["and.b32 %r4, %r7, 15; ld.param.u32 %r1, [n]; L0: mad.lo.u32 %r1, %r1, 5, %r4;"]
+    lines += [f"@%p{k} add.u32 %r1, %r1, {k * k + 3}; mul.lo.u32 %r1, %r1, 77;" for k in range(WORDS)]
+    lines += ["sub.u32 %r4, %r4, 1; setp.ge.s32 %p15, %r4, 0; @%p15 bra L0; st.global.b32 [%out], %r1;"]
+    return " ".join(lines)
+
+
+def _of_bits(first: int) -> str:
+    """Seven bits of a word, each of which decides something; level 3 writes R2P of the byte."""
+    lines = ["ld.global.b32 %r2, [%in]; ld.param.u32 %r1, [n];"]
+    for k in range(7):
+        lines.append(f"and.b32 %r3, %r2, {1 << first + k}; setp.ne.u32 %p{k}, %r3, 0;")
+        lines.append(f"@%p{k} xor.b32 %r1, %r1, {0x9E3779B9 * (k + 1) & 0xFFFFFFFF};")
+        lines.append(f"shf.l.wrap.b32 %r1, %r1, %r1, {k + 3};")
+    return " ".join([*lines, "st.global.b32 [%out], %r1;"])
 
 
 def taught(target: str, by: Ptxas, lessons: teaching.MoveLessons) -> list[str]:

@@ -744,8 +744,7 @@ def _predicates_as_bits(instruction: MachineInstruction, code: MachineCode) -> M
 class UniformSum64(MachineStep):
     """UIADD3.64: a pair of uniform registers plus a constant or another pair.
 
-    It is no row of the table because ptxas (12.8 and 12.9) writes it for descriptors of matrices alone, so that no
-    kernel that runs one form of PTX in each thread teaches it.
+    Forms with a sign, a negative constant or a carry have rows of the table instead.
     """
 
     def run(self, machine: Machine, fibre: Fibre) -> bool:
@@ -772,20 +771,19 @@ class UniformSum64(MachineStep):
 
 
 def _uniform_sum_64(instruction: MachineInstruction) -> MachineStep | None:
-    """The step of UIADD3.64; None for UIADD3 with other words, which is a row of the table."""
-    if "64" not in instruction.modifiers:
+    """The step of UIADD3.64; None for forms of UIADD3 that may have a row of the table."""
+    if instruction.modifiers != ("64",):
         return None
-    _only(instruction, "64")
     operands = instruction.operands
     if operands[1:3] == (Operand("UP", 7),) * 2:  # its carries, which are not kept
         operands = operands[:1] + operands[3:]
     registers = [o for o in operands if o.kind != "int"]
     if len(operands) != 4 or operands[0].kind == "int" or not all(plain(o, "UR", "int") for o in operands):
-        raise refuse(instruction)
+        return None
     if any(o.number > 0 and o.number % 2 for o in registers):
         raise refuse(instruction, "has a pair of registers that begins at an odd number")
     if any(not 0 <= (o.value or 0) < 1 << 31 for o in operands if o.kind == "int"):
-        raise refuse(instruction, "has a constant whose upper word is not known")
+        return None
     return UniformSum64(instruction)
 
 

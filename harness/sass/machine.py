@@ -96,6 +96,9 @@ class MachineLaunch:
             for at, words in driver_words(self.code.base, self.block, self.grid, self.cluster).items():
                 put(at, b"".join(int(w).to_bytes(4, "little") for w in words))
             put(self.code.base, self.parameters)
+            # An instruction may read the word of a narrow last parameter. What follows has other bits in each filling.
+            end = self.code.base + len(self.parameters)
+            put(end, bytes([0xA5 if self.seed & 1 else 0x5A]) * (-end % 4))
             self._bank = data, known
         return self._bank
 

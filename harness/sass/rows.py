@@ -248,7 +248,7 @@ def _operands(
     """The sources and plain immediates of an instruction, if its operands have this shape."""
     uniform = instruction.opcode.startswith("U") and instruction.opcode in _UNIFORM
     unused, operands = instruction.operands[: shape.unused], list(instruction.operands[shape.unused :])
-    if len(operands) < len(shape.destinations) or any(o != Operand("P", 7) for o in unused):
+    if len(operands) < len(shape.destinations) or any(o != Operand("UP" if uniform else "P", 7) for o in unused):
         return None
     for kind in shape.destinations:
         operand = operands.pop(0)
@@ -273,7 +273,8 @@ def _operands(
             if operand.kind not in ("P", "UP") or operand.number != 7 or operand.inverted != (kind == "!PT"):
                 return None
         elif kind in ("RZ", "-RZ"):
-            zero = operand.kind == "R" and operand.number == -1 and not operand.absolute and not operand.inverted
+            register = operand.kind == ("UR" if uniform else "R") and operand.number == -1
+            zero = register and not operand.absolute and not operand.inverted
             if not zero or operand.negated != (kind == "-RZ") or operand.suffix not in ("", "H0_H0"):
                 return None
         elif not _fits(kind, operand, uniform):

@@ -217,7 +217,8 @@ def _split(text: str) -> list[str]:
 
 
 _REGISTER = re.compile(r"^(UR|UP|R|P|B)(Z|T|\d+)((?:\.\w+)*)$")
-_BANK = re.compile(r"^c\[0x([0-9a-f]+)\]\[([^\]]+)\]((?:\.\w+)*)$")
+_BANK = re.compile(r"^c\[0x([0-9a-f]+)\] ?\[([^\]]+)\]((?:\.\w+)*)$")
+"""With a space where the instruction computes with halves, or reads signs."""
 _MEMORY = re.compile(r"^(?:desc\[(UR\w+)\])?\[([^\]]*)\]$")
 _DESCRIPTOR = re.compile(r"^gdesc\[UR(\d+)\]((?:\.\w+)*)$")
 _POLICY = re.compile(r"^desc\[UR(\d+)\]$")

@@ -49,6 +49,33 @@ def test_a_planted_mistake_in_a_narrow_load_differs(monkeypatch: pytest.MonkeyPa
     assert any("table s8 by thread" in words for words in differing)
 
 
+def test_kernels_teach_predicates_that_are_kept_as_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    lessons, differing = _of_kernels()
+    assert differing == []
+    bits = {"P2R R,PR,R,int", "R2P PR,R,int", *(f"R2P PR,RB{k},int" for k in (1, 2, 3))}
+    assert bits <= {form for form, _ in lessons.agreed}
+    for step in (control.PredicatesAsBits, control.PredicatesFromByte):
+        monkeypatch.setattr(step, "run", _with_another_bit(step.run))
+    lessons, _ = _of_kernels()
+    assert bits <= {form for form, _ in lessons.differed}
+
+
+def _with_another_bit(run):
+    """The same step, but P2R keeps two other predicates, and R2P gives P0 the opposite bit."""
+
+    def planted(self, machine, fibre):
+        kept, lanes = self.mask, fibre.lanes
+        if self.instruction.opcode == "P2R":
+            self.mask ^= 3
+        goes_on = run(self, machine, fibre)
+        self.mask = kept
+        if self.instruction.opcode == "R2P":
+            machine.write("P", 0, lanes, machine.read("P", 0, lanes) ^ 1)
+        return goes_on
+
+    return planted
+
+
 def _of_kernels() -> tuple[teaching.MoveLessons, list[str]]:
     own, lessons = bundled(TARGET), teaching.MoveLessons()
     return lessons, move_kernels.taught(TARGET, assembler(own.path, 3, own.options), lessons)

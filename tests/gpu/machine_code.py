@@ -27,10 +27,10 @@ _QUIET = ("-W", "ignore::pytest.PytestAssertRewriteWarning", "-o", "addopts=", "
 
 
 def record_forms(recorder, args):
-    """A kernel for each form that teaches, given in registers and as a constant, at two levels."""
+    """A kernel for each form that teaches, given in registers, as a constant and as parameters, at two levels."""
     from ptxdiff.conformance import forms, teaching
     from ptxdiff.conformance.sequences import SEQUENCES
-    from ptxdiff.emulator import Buffer, PtxError
+    from ptxdiff.emulator import PtxError
     from ptxdiff.triton.targets import assembler
 
     sequences = args.what == "sequences"
@@ -48,13 +48,11 @@ def record_forms(recorder, args):
                     left["refused by ptxas"] += len(tasks[start : start + 32]) - len(some)
                     codes = codes_of(cubin) if some else {}
                     for task in some:
-                        buffers = [Buffer(e * 0, f"output {k}", defined=False) for k, e in enumerate(task.expected)]
-                        buffers += [Buffer(c.copy(), f"input {k}") for k, c in enumerate(task.columns)]
                         name = f"{task.snippet.form} {given} -O{level}"
-                        grid = (len(task.columns[0]) // teaching.BLOCK,)
                         try:
-                            recorder.run(name, args.what, args.target, cubin, codes[task.name], buffers, grid,
-                                         teaching.BLOCK, limit=LIMIT)  # fmt: skip
+                            for _, launch in teaching.launches(task):
+                                recorder.run(name, args.what, args.target, cubin, codes[task.name], launch.values,
+                                             (launch.blocks,), launch.threads, limit=LIMIT)  # fmt: skip
                         except PtxError as error:
                             left[reason(error)] += 1
     return left

@@ -322,6 +322,24 @@ def test_an_unknown_word_of_the_driver_is_refused() -> None:
         run(f"{LOAD} MOV R5, c[0x0][0x40] {STORE}", [WORDS])
 
 
+@pytest.mark.parametrize(("mask", "defined"), [("0xffff", True), ("0x1ffff", False), ("0x80000000", False)])
+def test_what_lies_behind_a_narrow_last_parameter_is_undefined(mask: str, defined: bool) -> None:
+    body = f"""S2R R0, SR_TID.X
+    MOV R1, 0x4
+    IMAD.WIDE R2, R0, R1, c[0x0][0x160]
+    MOV R4, c[0x0][0x168]
+    LOP3.LUT R5, R4, {mask}, RZ, 0xc0, !PT {STORE}"""
+    output = np.zeros(32, np.uint32)
+    code = MachineCode("kernel", "sm_80", written(body), (Parameter(0, 8), Parameter(8, 2)), 0x160, {}, 0, 0)
+    values = [Buffer(output, "out", defined=False), b"\x34\x12"]
+    if defined:
+        run_machine_code(code, values, (1,), 32)
+        assert (output == 0x1234).all()
+    else:
+        with pytest.raises(UndefinedBits):
+            run_machine_code(code, values, (1,), 32)
+
+
 def test_a_caller_is_returned_to() -> None:
     body = f"""{LOAD}
     MOV R8, 0x90

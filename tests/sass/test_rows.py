@@ -104,6 +104,23 @@ from tests.support.sass.assembly import LOAD, STORE, run, written
         ("F2FP.SATFINITE.PACK_AB R1, R2, R3", "F2FP.SATFINITE{.RELU}.PACK_AB{.rnd}"),
         ("F2FP.RELU.BF16.S2_6.UNPACK_B R1, R2, R3.H0", "F2FP{.SATFINITE}{.RELU}.BF16.S2_6.UNPACK_B"),
         ("MUFU.EX2.BF16x2 R1, R2", "MUFU.EX2.x2"),
+        ("LEA.HI RZ, P2, R4, -R3, RZ, 0x10", "LEA.HI-b+carry"),
+        ("VIMNMX.S16x2 R7, P0, P1, R0, R7, !PT", "VIMNMX.kind+predicates"),
+        ("UIADD3.64 UR4, UPT, UPT, UR4, -UR6, URZ", "UIADD3.64-b"),
+        ("UIADD3.64 URZ, UP0, UPT, UR4, UR6, URZ", "UIADD3.64"),
+        ("UIADD3.64 UR4, UPT, UPT, UR4, -0x1, URZ", "UIADD3.64"),
+        ("UIADD3.64.X UR4, UPT, UPT, UR4, UR6, URZ, UP0, !UPT", "UIADD3.64.X"),
+        ("UIMAD.WIDE.U32 UR4, UP0, URZ, -0x1, URZ", "IMAD.WIDE.U32"),
+        ("UIMAD.WIDE.U32.X URZ, UP0, UR4, UR5, ~UR6, UP1", "IMAD.WIDE.U32.X~c+carry"),
+        ("UIMNMX.S64 UPT, UPT, UR4, URZ, UR4, !UPT, !UPT", "IMNMX.S64"),
+        ("UVIADD.S32.ISAT UR5, UR4, UR4", "VIADD.S32.ISAT"),
+        ("UFLO.SH UR5, UR4", "FLO.SH"),
+        ("UI2F.RP UR4, 0x1", "I2F{.rnd}"),
+        ("UI2FP.F32.U32.RZ UR4, UR5", "I2FP.F32.U32{.rnd}"),
+        ("UF2I.TRUNC.NTZ UR5, UR5", "F2I{.FTZ}{.sign}{.rnd}.NTZ"),
+        ("UFRND.FTZ.FLOOR UR4, UR5", "FRND{.FTZ}{.rnd}"),
+        ("UF2FP.SATFINITE.E5M2.F16.UNPACK_B_MERGE_C UR4, UR5, URZ", "F2FP.SATFINITE{.RELU}.form.F16.UNPACK_B_MERGE_C"),
+        ("HFMA2.BF16_V2 R5, R7, R0, c[0x0] [0x168]", "HFMA2{.MMA}{.type}{.FTZ}{.SAT}{.RELU}"),
     ],
 )
 def test_instructions_find_their_rows(text: str, name: str) -> None:
@@ -135,6 +152,11 @@ def test_instructions_find_their_rows(text: str, name: str) -> None:
         "I2IP.S2.S32.SAT R1, R2, R3, R4.24",  # the bits that it drops are another form's
         "I2IP.U8.S32.SAT R1, R2, R3, R4.24",
         "VABSDIFF4.U8.SAT R1, R2, R3, R4",
+        "IMNMX.S64 UPT, UPT, R2, R4, R6, !PT, !PT",  # predicates of the other kind
+        "UIADD3.64 UR4, UPT, UPT, UR4, UR6, UR8",  # a third number that is not 0
+        "UIADD3.64.X UR4, UPT, UPT, UR4, UR6, URZ, UP0, UP1",
+        "UF2FP.SATFINITE.E5M2.F16.UNPACK_B_MERGE_C UR4, UR5, RZ",
+        "VIMNMX.S16x2.RELU R7, P0, P1, R0, R7, !PT",
         "QMUL4.E4M3x4.E2M1x4.E4M3x4 R1, R2.B3210, R3.B3210",  # codes of four bits have no bytes of their own
         "QMUL4.E4M3x4.E4M3x4.E4M3x4 R1, R2.B0123, R3.B3210",
         "QMUL4.E4M3x4.E4M3x4.E4M3x4 R1, -R2.B3210, R3.B3210",

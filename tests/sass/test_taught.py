@@ -10,15 +10,16 @@ import pytest
 from ptxdiff.conformance import taught, teaching
 from ptxdiff.emulator.isa.approximate_half import ex2_half
 from ptxdiff.emulator.isa.convert_float import cvt_f16x2_f32
+from ptxdiff.emulator.isa.convert_integer import cvt_f32_integer
 from ptxdiff.emulator.isa.convert_integral import cvt_integer_f32
-from ptxdiff.emulator.isa.convert_narrow import cvt_narrow_f32
+from ptxdiff.emulator.isa.convert_narrow import cvt_narrow_f16x2, cvt_narrow_f32
 from ptxdiff.emulator.isa.convert_scale import cvt_s2f6x2_bf16x2_scaled, cvt_s2f6x2_f32_scaled
 from ptxdiff.emulator.isa.convert_stochastic import cvt_bf16x2_f32_rs
 from ptxdiff.emulator.isa.float32 import add_f32, mul_f32
 from ptxdiff.emulator.isa.float_extremes import max_halves
 from ptxdiff.emulator.isa.logic import by_table
-from ptxdiff.emulator.isa.modifiers import RN
-from ptxdiff.emulator.numeric.bits import shr64, sign_extend, wrap64
+from ptxdiff.emulator.isa.modifiers import RN, RZ
+from ptxdiff.emulator.numeric.bits import clz64, shr64, sign_extend, wrap64
 from ptxdiff.emulator.text.types import NARROW
 from ptxdiff.sass import rows
 from ptxdiff.triton.targets import assembler, probe, tool
@@ -368,6 +369,9 @@ def test_min_and_max_of_float64_are_taught_whatever_is_chosen_of_equal_numbers()
         (TARGET, "max of three NaN.bf16x2", "VHMNMX", "VHMNMX{.type}{.NAN}", "_numbers_before_nans"),
         (TARGET, "borrow of w-$2, w shl 4", "LEA", "LEA-b", "_carry_where_it_borrows"),
         (TARGET, "sub of shl 12 with carries", "LEA", "LEA.X~b", "_shift_without_carry"),
+        (TARGET, "borrow of shr u32 16", "LEA", "LEA.HI-b+carry", "_shifted_carry_where_it_borrows"),
+        (TARGET, "max.s16x2 with predicates", "VIMNMX", "VIMNMX.kind+predicates", "_predicates_of_the_second"),
+        (TARGET, "min.u16x2 with predicates", "VIMNMX", "VIMNMX.kind+predicates", "_exchanged_predicates"),
         ("sm_100a", "four e2m1x2 from f32 as 3120", "F2FP", "F2FP.SATFINITE{.RELU}.E2M1{.F32}.PACK_AB_MERGE_C",
          "_codes_in_halves"),
         ("sm_100a", "two scaled s2f6x2 from f32", "F2FP", "F2FP.SATFINITE{.RELU}.S2_6.F32.PACK_AB_MERGE_C",
@@ -412,6 +416,28 @@ def _shift_without_carry(a: int, b: int, d: int, n: int, result: int) -> int:
     return total if result == 0 else total >> 32 & 1
 
 
+def _shifted_carry_where_it_borrows(a: int, b: int, n: int, result: int) -> int:
+    total = (a >> 32 - n) + b
+    return total if result == 0 else (total >> 32 & 1) ^ 1
+
+
+def _predicates_of_the_second(a: int, b: int, c: int, kind: int, result: int) -> int:
+    at = 16 if result == 2 else 0
+    x, y = (a >> at & 0xFFFF, b >> at & 0xFFFF) if kind == 0 else (sign_extend(a >> at, 16), sign_extend(b >> at, 16))
+    if result:
+        return (1 if y <= x else 0) if c else (1 if y >= x else 0)
+    low, high = max(x, y), max(sign_extend(a >> 16, 16), sign_extend(b >> 16, 16))
+    return (high & 0xFFFF) << 16 | low & 0xFFFF
+
+
+def _exchanged_predicates(a: int, b: int, c: int, kind: int, result: int) -> int:
+    at = 16 if result == 1 else 0
+    x, y = a >> at & 0xFFFF, b >> at & 0xFFFF
+    if result:
+        return (1 if x <= y else 0) if c else (1 if x >= y else 0)
+    return min(a >> 16, b >> 16) << 16 | min(a & 0xFFFF, b & 0xFFFF)
+
+
 def _codes_in_halves(a: int, b: int, c: int, relu: int, form: int = CODES["e2m1"]) -> int:
     return (cvt_narrow_f32(a, b, RN, relu, 0, form) & 0xFF) | (c & 0x00FF00FF) << 8
 
@@ -454,6 +480,64 @@ def _negative_bytes(a: int, b: int, c: int) -> int:
 
 def _with_infinities(a: int, b: int, rnd: int, relu: int) -> int:
     return cvt_f16x2_f32(a, b, rnd, relu, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "opcode", "row", "mistake"),
+    [
+        ("bfind.shiftamt.s32 and saturated f32 between others", "UFLO", "FLO.SH", "_unsigned_place"),
+        ("add.sat.s32 and saturated f32 between others", "UVIADD", "VIADD.S32.ISAT", "_wrapping_sum"),
+        ("vmax.s32.s32.s32.add", "UIMNMX", "IMNMX.S64", "_smaller"),
+        ("cvt.rp.sat.f32.u16", "UI2F", "I2F.U16{.rnd}", "_signed_half"),
+        ("mad.hi.s64", "UIMAD", "IMAD.WIDE.U32.X", "_unsigned_sum"),
+        ("vsub.u32.u32.u32.sat.min", "UIADD3", "UIADD3.64-b", "_sum_of_words"),
+        ("two e5m2x2 from f16x2", "UF2FP", "F2FP.SATFINITE{.RELU}.form.F16.UNPACK_B_MERGE_C", "_other_code"),
+    ],
+)
+def test_parameters_teach_instructions_on_uniform_registers(
+    name: str, opcode: str, row: str, mistake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ptxas for sm_120a computes with parameters in uniform registers; a mistake there alone is seen."""
+    monkeypatch.setattr(teaching, "GIVEN", ("parameters",))
+    lessons, complaints = _teach([name], "sm_120a")
+    assert complaints == {}
+    assert any(form.split(" ")[0] == row and one.agreed for form, one in lessons.items())
+    plant_definition(monkeypatch, opcode, row, globals()[mistake])
+    again, _ = _teach([name], "sm_120a")
+    assert any(one.differed for form, one in again.items() if form.split(" ")[0] == row)
+
+
+@pytest.mark.parametrize("name", ["max.f16x2", "fma.rn.bf16x2", "set.eq.and.ftz.f16.f16", "add.sat.s32", "cvt.f32.f16"])
+def test_operands_of_halves_in_constant_banks_teach(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """nvdisasm writes a space in `c[0x0] [0x168]` there."""
+    monkeypatch.setattr(teaching, "GIVEN", ("parameters",))
+    lessons, complaints = _teach([name], "sm_80")
+    assert complaints == {}
+    assert any(f"{name} parameters -O3" in one.agreed for one in lessons.values())
+
+
+def _unsigned_place(a: int) -> int:
+    return clz64(a) - 32 if a else -1
+
+
+def _wrapping_sum(a: int, b: int) -> int:
+    return a + b
+
+
+def _smaller(a: int, b: int, c: int) -> int:
+    return min(a, b)
+
+
+def _signed_half(a: int, rnd: int) -> int:
+    return cvt_f32_integer(sign_extend(a, 16), rnd, 0, 16, 1)
+
+
+def _sum_of_words(a: int, b: int, result: int) -> int:
+    return a + b & 0xFFFFFFFF
+
+
+def _other_code(a: int, relu: int, form: int) -> int:
+    return cvt_narrow_f16x2(a, RZ, relu, 0, form) & 0xFFFF
 
 
 def test_each_source_of_lessons_keeps_its_own_lines() -> None:

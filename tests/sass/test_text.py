@@ -40,6 +40,7 @@ def test_a_float_immediate_keeps_its_bits() -> None:
 
 @pytest.mark.parametrize(
     "text", ["R1", "-R1.reuse", "|R3|", "~UR4", "!UP2", "URZ", "c[0x0][0x160]", "-c[0x3][0x8]", "c[0x0][R4+0x10]",
+             "c[0x0] [0x168].H0_H0", "|c[0x0] [0x168]|",
              "[R2.64+0x40]", "[R2.64+-0x40]", "desc[UR4][R2.64+UR6+0x8]", "-0x10", "+INF", "-QNAN", "1.5e-05",
              "SR_TID.X"]
 )  # fmt: skip
@@ -47,7 +48,7 @@ def test_operands_are_known(text: str) -> None:
     operand(text)
 
 
-@pytest.mark.parametrize("text", ["R1+R2", "[R2.64*8]", "c[0x0]", "{R1}", "R-1", ""])
+@pytest.mark.parametrize("text", ["R1+R2", "[R2.64*8]", "c[0x0]", "c[0x0]  [0x4]", "{R1}", "R-1", ""])
 def test_operands_of_unknown_form_are_refused(text: str) -> None:
     with pytest.raises(Unsupported):
         operand(text)

@@ -1,7 +1,7 @@
 """Build the program of one kernel of a module: variables in memory, parameters, and functions that it calls.
 
-The body of a called function replaces the call. PTX passes arguments through variables in .param memory; a register
-replaces each byte range that is stored. A load reads this register, a part of it, or several registers.
+The body of a called function replaces the call. Parameter registers are copied. For variables in .param memory, a
+register replaces each byte range that is stored. A load reads this register, a part of it, or several registers.
 """
 
 from __future__ import annotations
@@ -25,13 +25,16 @@ from ptxdiff.emulator.text.nodes import (
     Module,
     Name,
     Operand,
+    Sink,
     Statement,
     Vector,
 )
 from ptxdiff.emulator.text.types import TYPES
 
 END = "\x02end"
-"""The label after an inlined body; no PTX text can contain it."""
+"""The label after an inlined body, and how its parameter registers begin; no PTX text can contain it."""
+_MOVED = frozenset({"b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64"})
+"""Types of parameter registers. ptxas passes no predicate and no narrower number in one."""
 
 
 def called(node: Instruction) -> Name | None:
@@ -39,13 +42,18 @@ def called(node: Instruction) -> Name | None:
     return next((o for o in node.operands if isinstance(o, Name)), None)
 
 
-def passed_names(node: Instruction) -> list[list[Name]]:
-    """The names that a call passes: the list of results and the list of arguments."""
+def passed(node: Instruction) -> list[list[Operand]]:
+    """What a call passes: the list of results and the list of arguments."""
     if called(node) is None:
         return [[], []]
     at = next(i for i, o in enumerate(node.operands) if isinstance(o, Name))
     groups = [node.operands[:at], node.operands[at + 1 :]]
-    return [[e for o in group if isinstance(o, Vector) for e in o.elements if isinstance(e, Name)] for group in groups]
+    return [[e for o in group if isinstance(o, Vector) for e in o.elements] for group in groups]
+
+
+def passed_names(node: Instruction) -> list[list[Name]]:
+    """The names that a call passes: the list of results and the list of arguments."""
+    return [[e for e in group if isinstance(e, Name)] for group in passed(node)]
 
 
 @dataclass(frozen=True)
@@ -237,22 +245,45 @@ class KernelBuilder(Builder):
         assert function.body is not None
         inner = Scope()
         inner.variables |= {v.name: v for v in self.module.variables}
-        results, arguments = passed_names(node)
-        for names, declared in ((results, function.results), (arguments, function.parameters)):
-            if len(names) != len(declared):
-                text = f"{function.name} takes {len(declared)} here, not {len(names)}"
+        results, arguments = passed(node)
+        moved: list[tuple[str, Operand, Declaration]] = []  # what leaves the body in registers
+        for given, declared in ((results, function.results), (arguments, function.parameters)):
+            if len(given) != len(declared):
+                text = f"{function.name} takes {len(declared)} here, not {len(given)}"
                 raise self.error(OperandError, text, node.offset)
-            for name, parameter in zip(names, declared, strict=True):
-                given = self.scope.variable(name.text)
-                if given is None or given.space != "param":
-                    raise self.error(OperandError, f"{name.text} is no .param variable", name.offset)
-                inner.variables[parameter.name] = given
+            for operand, parameter in zip(given, declared, strict=True):
+                if parameter.space == "reg":
+                    name = f"{END}{len(self.registers)}"
+                    register = self.new_register(parameter.name, TYPES[parameter.type])
+                    inner.registers[parameter.name] = register
+                    inner.names.add(parameter.name)
+                    self.scope.registers[name] = register
+                    if given is arguments:
+                        self._move(node, parameter, Name(name, node.offset), operand)
+                    else:
+                        moved.append((name, operand, parameter))
+                    continue
+                variable = self.scope.variable(operand.text) if isinstance(operand, Name) else None
+                if variable is None or variable.space != "param":
+                    text = f"{operand.text if isinstance(operand, Name) else 'a constant'} is no .param variable"
+                    raise self.error(OperandError, text, operand.offset)
+                inner.variables[parameter.name] = variable
         outer, self.scope = self.scope, inner
         self.calling.append(function.name)
         self.nested(function.body)
         self.calling.pop()
         inner.labels[END] = len(self.steps)
         self.scope = outer
+        for name, operand, parameter in moved:
+            if not isinstance(operand, Sink):
+                self._move(node, parameter, operand, Name(name, node.offset))
+
+    def _move(self, node: Instruction, parameter: Declaration, to: Operand, given: Operand) -> None:
+        """Copy a register, or a constant, that a call passes in a parameter register."""
+        if parameter.count is not None or parameter.vector != 1 or parameter.type not in _MOVED:
+            text = f"a call with a parameter register of type .{parameter.type}, which the emulator does not run"
+            raise self.error(NotElementwise, text, node.offset)
+        self._add(Instruction("mov", (parameter.type,), [to, given], None, node.offset, node.location))
 
     def _returning(self, step: Step) -> Step:
         """`ret` in an inlined body jumps to the body's end; in the kernel it ends the thread."""

@@ -425,7 +425,7 @@ class Operands(ConstantExpressions):
             self.advance()
             node = self.name()
             node.minus = True
-        elif kind == "(" and self.tokens[self.at + 1][0] in ("name", ")"):
+        elif kind == "(" and (self.call or self.tokens[self.at + 1][0] in ("name", ")")):
             if not self.call:
                 raise self.error("only a call takes names in parentheses; a vector has braces")
             node = self.arguments()

@@ -91,7 +91,7 @@ def f2fp_tf32(a: int, rnd: int, relu: int) -> int:
     return cvt_tf32_f32(a, rnd, 0, relu, 0)
 
 
-@row("F2FP.SATFINITE{.RELU}.form{.F32}.PACK_AB_MERGE_C", "R = f,f,u", form=_PAIRS, last_zero=("E2M1",))
+@row("F2FP.SATFINITE{.RELU}.form{.F32}.PACK_AB_MERGE_C", "R = f,f,u", form=_PAIRS, last_zero=("E2M1",), uniform=True)
 def f2fp_narrow(a: int, b: int, c: int, relu: int, form: int) -> int:
     """Two float32 as narrow numbers: the first in the upper part. The third operand fills the upper half."""
     return (cvt_narrow_f32(a, b, RN, relu, 0, form) & 0xFFFF) | (c & 0xFFFF) << 16
@@ -128,51 +128,51 @@ def f2f_f64(a: int) -> int:
     return cvt_f64_f32(a, 0, 0)
 
 
-@row("F2I{.FTZ}{.sign}{.rnd}.NTZ", "R = f", sign={"": 1, "U32": 0}, rnd=_INTEGRAL)
+@row("F2I{.FTZ}{.sign}{.rnd}.NTZ", "R = f", sign={"": 1, "U32": 0}, rnd=_INTEGRAL, uniform=True)
 def f2i(a: int, ftz: int, sign: int, rnd: int) -> int:
     """A float32 as an integer of 32 bits; 0 for NaN."""
     return cvt_integer_f32(a, rnd, ftz, 32, sign)
 
 
-@row("FRND{.FTZ}{.rnd}", "R = f", rnd=_INTEGRAL)
+@row("FRND{.FTZ}{.rnd}", "R = f", rnd=_INTEGRAL, uniform=True)
 def frnd(a: int, ftz: int, rnd: int) -> int:
     """A float32 as an integral float32."""
     return cvt_integral_f32(a, rnd, ftz, 0)
 
 
-@row("I2F{.rnd}", "R = s", rnd=_ALL)
-@row("I2FP.F32.S32{.rnd}", "R = s", rnd=_ALL)
+@row("I2F{.rnd}", "R = s", rnd=_ALL, uniform=True)
+@row("I2FP.F32.S32{.rnd}", "R = s", rnd=_ALL, uniform=True)
 def i2f(a: int, rnd: int) -> int:
     """A signed integer as a float32."""
     return cvt_f32_integer(a, rnd, 0, 32, 1)
 
 
 @row("I2F.U32{.rnd}", "R = u", rnd=_ALL, uniform=True)
-@row("I2FP.F32.U32{.rnd}", "R = u", rnd=_ALL)
+@row("I2FP.F32.U32{.rnd}", "R = u", rnd=_ALL, uniform=True)
 def i2f_u32(a: int, rnd: int) -> int:
     """An unsigned integer as a float32."""
     return cvt_f32_integer(a, rnd, 0, 32, 0)
 
 
-@row("I2F.F16{.rnd}", "R = s", rnd=_ALL)
+@row("I2F.F16{.rnd}", "R = s", rnd=_ALL, uniform=True)
 def i2f_f16(a: int, rnd: int) -> int:
     """A signed integer as a float16 in the lower half."""
     return cvt_f16_integer(a, rnd, 0, 32, 1)
 
 
-@row("I2F.F16.U32{.rnd}", "R = u", rnd=_ALL)
+@row("I2F.F16.U32{.rnd}", "R = u", rnd=_ALL, uniform=True)
 def i2f_f16_u32(a: int, rnd: int) -> int:
     """An unsigned integer as a float16 in the lower half."""
     return cvt_f16_integer(a, rnd, 0, 32, 0)
 
 
-@row("I2F.F16.S16{.rnd}", "R = k", rnd=_ALL)
+@row("I2F.F16.S16{.rnd}", "R = k", rnd=_ALL, uniform=True)
 def i2f_f16_s16(a: int, rnd: int) -> int:
     """Half of a register, a signed integer, as a float16 in the lower half."""
     return cvt_f16_integer(sign_extend(a, 16), rnd, 0, 16, 1)
 
 
-@row("I2F.F16.U16{.rnd}", "R = k", rnd=_ALL)
+@row("I2F.F16.U16{.rnd}", "R = k", rnd=_ALL, uniform=True)
 def i2f_f16_u16(a: int, rnd: int) -> int:
     """Half of a register, an unsigned integer, as a float16 in the lower half."""
     return cvt_f16_integer(a, rnd, 0, 16, 0)
@@ -184,7 +184,7 @@ def f2f_bf16_f16(a: int, rnd: int) -> int:
     return cvt_bf16_f16(a, rnd)
 
 
-@row("F2F{.FTZ}.F16.F32{.rnd}", "R = f", rnd=_ALL)
+@row("F2F{.FTZ}.F16.F32{.rnd}", "R = f", rnd=_ALL, uniform=True)
 def f2f_f16(a: int, ftz: int, rnd: int) -> int:
     """A float32 as a float16 in the lower half."""
     return cvt_f16_f32(f32_flush(a, ftz), rnd, 0, 0, 0, 0)
@@ -220,13 +220,13 @@ def i2f_u64(a: int, rnd: int) -> int:
     return cvt_f32_integer(a, rnd, 0, 64, 0)
 
 
-@row("I2F.U16{.rnd}", "R = k", rnd=_ALL)
+@row("I2F.U16{.rnd}", "R = k", rnd=_ALL, uniform=True)
 def i2f_u16(a: int, rnd: int) -> int:
     """Half of a word as a float32."""
     return cvt_f32_integer(a, rnd, 0, 16, 0)
 
 
-@row("I2F.S16{.rnd}", "R = k", rnd=_ALL)
+@row("I2F.S16{.rnd}", "R = k", rnd=_ALL, uniform=True)
 def i2f_s16(a: int, rnd: int) -> int:
     """Half of a word, with its sign, as a float32."""
     return cvt_f32_integer(sign_extend(a, 16), rnd, 0, 16, 1)
@@ -312,7 +312,7 @@ def f2fp_narrow_rs(a: int, b: int, c: int, relu: int, form: int) -> int:
     return (c & 0xFFFF) << 16 | pair if field == 8 else (c & 0x00FF00FF) << 8 | pair
 
 
-@row("F2FP.SATFINITE{.RELU}.form.F16.UNPACK_B_MERGE_C", "R = u,RZ", form=_PAIRS)
+@row("F2FP.SATFINITE{.RELU}.form.F16.UNPACK_B_MERGE_C", "R = u,RZ", form=_PAIRS, uniform=True)
 def f2fp_narrow_f16(a: int, relu: int, form: int) -> int:
     """Two float16 as narrow numbers."""
     return cvt_narrow_f16x2(a, RN, relu, 0, form) & 0xFFFF
@@ -383,7 +383,7 @@ def f2f_f16_bf16(a: int, rnd: int) -> int:
     return cvt_f16_bf16(a, rnd)
 
 
-@row("FRND.F16{.rnd}", "R = k", rnd=_INTEGRAL)
+@row("FRND.F16{.rnd}", "R = k", rnd=_INTEGRAL, uniform=True)
 def frnd_f16(a: int, rnd: int) -> int:
     """A float16 as an integral float16 in the lower half."""
     return cvt_integral_f16(a, rnd, 0)
@@ -444,13 +444,13 @@ def f2i_small_f64(a: int, small: int, rnd: int) -> int:
     return cvt_integer_f64(a, rnd, small >> 1, small & 1)
 
 
-@row("I2F.byte{.rnd}", "R = y", byte=_SIGNED_BYTE, rnd=_ALL)
+@row("I2F.byte{.rnd}", "R = y", byte=_SIGNED_BYTE, rnd=_ALL, uniform=True)
 def i2f_byte(a: int, byte: int, rnd: int) -> int:
     """A byte of a register as a float32."""
     return cvt_f32_integer(sign_extend(a, 8) if byte else a, rnd, 0, 8, byte)
 
 
-@row("I2F.F16.byte{.rnd}", "R = y", byte=_SIGNED_BYTE, rnd=_ALL)
+@row("I2F.F16.byte{.rnd}", "R = y", byte=_SIGNED_BYTE, rnd=_ALL, uniform=True)
 def i2f_f16_byte(a: int, byte: int, rnd: int) -> int:
     """A byte of a register as a float16 in the lower half."""
     return cvt_f16_integer(sign_extend(a, 8) if byte else a, rnd, 0, 8, byte)

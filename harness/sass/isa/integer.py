@@ -98,7 +98,7 @@ def viadd(a: int, b: int) -> int:
     return a + b
 
 
-@row("VIADD.S32.ISAT", "R = l,l")
+@row("VIADD.S32.ISAT", "R = l,l", uniform=True)
 def viadd_isat(a: int, b: int) -> int:
     """The sum of two signed words, or the nearest number of 32 bits."""
     return max(min(a + b, 0x7FFFFFFF), -0x80000000)
@@ -128,7 +128,7 @@ def imad_wide_u32(a: int, b: int, c: int) -> int:
     return wrap64(wrap64(a * b) + c)
 
 
-@row("IMAD.WIDE.U32", "R2,P = u,u,Q")
+@row("IMAD.WIDE.U32", "R2,P = u,u,Q", uniform=True)
 def imad_wide_carry(a: int, b: int, c: int, result: int) -> int:
     """An unsigned 64-bit product and a sum, and its carry."""
     total = wrap64(wrap64(a * b) + c)
@@ -142,13 +142,13 @@ def imad_wide_u32_difference(a: int, b: int, c: int, result: int) -> int:
     return total if result == 0 else (1 if c == 0 or below64(total, c) else 0)
 
 
-@row("IMAD.WIDE.U32.X", "R2 = u,u,Q,p")
+@row("IMAD.WIDE.U32.X", "R2 = u,u,Q,p", uniform=True)
 def imad_wide_x(a: int, b: int, c: int, d: int) -> int:
     """An unsigned 64-bit product, a sum and a carry."""
     return wrap64(wrap64(a * b) + c + d)
 
 
-@row("IMAD.WIDE.U32.X", "R2,P = u,u,Q,p")
+@row("IMAD.WIDE.U32.X", "R2,P = u,u,Q,p", uniform=True)
 def imad_wide_x_carry(a: int, b: int, c: int, d: int, result: int) -> int:
     """An unsigned 64-bit product, a sum and a carry, and the carry out."""
     product = wrap64(a * b)
@@ -185,7 +185,7 @@ def imad_hi_signed_carry(a: int, b: int, c: int, result: int) -> int:
     return shr64(total, 32) if result == 0 else (1 if below64(total, c) else 0)
 
 
-@row("IMAD.HI.U32.X", "R = u,u,Q,p")
+@row("IMAD.HI.U32.X", "R = u,u,Q,p", uniform=True)
 def imad_hi_x(a: int, b: int, c: int, d: int) -> int:
     """The high word of an unsigned 64-bit product, a sum and a carry, which is added to the low word."""
     return shr64(wrap64(wrap64(a * b) + c + d), 32)
@@ -353,20 +353,20 @@ def imnmx(a: int, b: int, c: int) -> int:
     return min(a, b) if c else max(a, b)
 
 
-@row("IMNMX.S64", "PT,PT,R2 = Q,Q,p,!PT")
+@row("IMNMX.S64", "PT,PT,R2 = Q,Q,p,!PT", uniform=True)
 def imnmx_s64(a: int, b: int, c: int) -> int:
     """The smaller of two signed 64-bit numbers if the predicate is true, else the larger."""
     return min(a, b) if c else max(a, b)
 
 
-@row("IMNMX.U64", "PT,PT,R2 = Q,Q,p,!PT")
+@row("IMNMX.U64", "PT,PT,R2 = Q,Q,p,!PT", uniform=True)
 def imnmx_u64(a: int, b: int, c: int) -> int:
     """The smaller of two unsigned 64-bit numbers if the predicate is true, else the larger."""
     return a if below64(a, b) == (c == 1) else b
 
 
 @row("VIMNMX.RELU", "R = s,s,p", "R = PT,PT,s,s,p")
-@row("VIMNMX.S32.RELU", "R = s,s,p", "R = PT,PT,s,s,p")
+@row("VIMNMX.S32.RELU", "R = s,s,p", "R = PT,PT,s,s,p", uniform=True)
 def imnmx_relu(a: int, b: int, c: int) -> int:
     """The smaller of two numbers if the predicate is true, else the larger; 0 for a negative one."""
     return max(min(a, b) if c else max(a, b), 0)
@@ -515,7 +515,7 @@ def flo_u32_sh(a: int) -> int:
     return clz64(a) - 32 if a else -1
 
 
-@row("FLO", "R = b")
+@row("FLO", "R = b", uniform=True)
 def flo(a: int) -> int:
     """The number of the highest bit that differs from the sign; all ones if none does."""
     x = a ^ _WORD if a >> 31 else a
@@ -553,7 +553,7 @@ def idp_2a(a: int, b: int, c: int, part: int, first: int, second: int) -> int:
     return dp2a(a, b, c, part, first, second)
 
 
-@row("FLO.SH", "R = b")
+@row("FLO.SH", "R = b", uniform=True)
 def flo_sh(a: int) -> int:
     """The number of copies of the sign above the highest bit that differs from it; all ones if none does."""
     x = a ^ _WORD if a >> 31 else a
@@ -687,7 +687,7 @@ def imad_wide_difference_carry(a: int, b: int, c: int, result: int) -> int:
     return total if result == 0 else (1 if c == 0 or below64(total, c) else 0)
 
 
-@row("IMAD.WIDE.X", "R2,P = s,s,Q,p", "R2,P = s,s,~q,p", label="IMAD.WIDE.X+carry")
+@row("IMAD.WIDE.X", "R2,P = s,s,Q,p", "R2,P = s,s,~q,p", uniform=True, label="IMAD.WIDE.X+carry")
 def imad_wide_signed_x_carry(a: int, b: int, c: int, d: int, result: int) -> int:
     """A signed 64-bit product, a sum with the third operand (or its complement) and a carry, and the carry out."""
     product = wrap64(a * b)
@@ -695,7 +695,7 @@ def imad_wide_signed_x_carry(a: int, b: int, c: int, d: int, result: int) -> int
     return total if result == 0 else (1 if below64(total, product) or (d == 1 and c == -1) else 0)
 
 
-@row("IMAD.WIDE.U32.X", "R2,P = u,u,~q,p", label="IMAD.WIDE.U32.X~c+carry")
+@row("IMAD.WIDE.U32.X", "R2,P = u,u,~q,p", uniform=True, label="IMAD.WIDE.U32.X~c+carry")
 def imad_wide_x_complement_carry(a: int, b: int, c: int, d: int, result: int) -> int:
     """An unsigned 64-bit product, a sum with the complement of the third operand and a carry, and the carry out."""
     product = wrap64(a * b)
@@ -707,3 +707,51 @@ def imad_wide_x_complement_carry(a: int, b: int, c: int, d: int, result: int) ->
 def clmad(a: int, b: int, c: int, half: int) -> int:
     """Half of a product of polynomials over two elements, exclusive-or the third operand."""
     return ptx_clmad(a, b, c, half)
+
+
+@row("LEA.HI", "R,P = u,-u,RZ,#n", label="LEA.HI-b+carry")
+def lea_hi_difference_carry(a: int, b: int, n: int, result: int) -> int:
+    """The high word of a << n, minus b, and the carry of that difference: 1 unless it borrows. b comes negated."""
+    total = (a >> 32 - n) + b
+    return total if result == 0 else (1 if b == 0 else total >> 32 & 1)
+
+
+@row("VIMNMX.kind", "R,P,P = u,u,p", kind={"S16x2": 1, "U16x2": 0}, label="VIMNMX.kind+predicates")
+def imnmx_halves_predicates(a: int, b: int, c: int, kind: int, result: int) -> int:
+    """Two numbers of 16 bits: the smaller ones if the last operand is true, else the larger ones.
+
+    The predicates say of the lower and of the upper half whether the first operand is the result; they are true for
+    equal numbers.
+    """
+    x, y = (sign_extend(a, 16), sign_extend(b, 16)) if kind else (a & 0xFFFF, b & 0xFFFF)
+    z, w = (sign_extend(a >> 16, 16), sign_extend(b >> 16, 16)) if kind else (a >> 16, b >> 16)
+    low = x <= y if c else x >= y
+    high = z <= w if c else z >= w
+    if result == 1:
+        return 1 if low else 0
+    if result == 2:
+        return 1 if high else 0
+    return ((z if high else w) & 0xFFFF) << 16 | (x if low else y) & 0xFFFF
+
+
+# Sums of 64 bits in uniform registers. What `control.UniformSum64` runs has no row.
+
+
+@row("UIADD3.64", "R2,P = PT,Q,Q,RZ")
+def uiadd3_64(a: int, b: int, result: int) -> int:
+    """The sum of two 64-bit numbers, and its carry."""
+    total = wrap64(a + b)
+    return total if result == 0 else (1 if below64(total, a) else 0)
+
+
+@row("UIADD3.64", "R2,P = PT,Q,-q,RZ", label="UIADD3.64-b")
+def uiadd3_64_difference(a: int, b: int, result: int) -> int:
+    """The difference of two 64-bit numbers, and its carry: 1 unless it borrows. The second operand comes negated."""
+    total = wrap64(a + b)
+    return total if result == 0 else (1 if b == 0 or below64(total, a) else 0)
+
+
+@row("UIADD3.64.X", "R2 = PT,PT,w,w,RZ,p,!PT")
+def uiadd3_64_x(a: int, b: int, c: int) -> int:
+    """The sum of two 64-bit numbers and a carry."""
+    return wrap64(wrap64(a + b) + c)
