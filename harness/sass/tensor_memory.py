@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ptxdiff.emulator.isa.forms import find
 from ptxdiff.emulator.kernel.tcgen05.loads import PER_COUNT, image
 from ptxdiff.emulator.kernel.tcgen05.memory import CELLS, COLUMNS, TensorMemory, cell
 from ptxdiff.emulator.numeric.vectorise import Array
@@ -188,14 +189,43 @@ _WORDS = re.compile(
     r"\.?(PACK16BIT|EXPAND16BIT|)"
 )
 
+_REDUCTION = re.compile(r"STAT((?:\.\w+)*)\.(MIN|MAX)(?:(?:(ABS)?\.F32(\.NAN)?)|(\.S32)|)")
+
+
+def _reduction(words: re.Match[str]) -> Callable[[list[Array]], Array]:
+    """What makes one word for each thread of those that it loads: the instructions min and max of PTX."""
+    whole = words[0]
+    kind = "f32" if ".F32" in whole else "s32" if words[5] else "u32"
+    function = find(words[2].lower(), ("NaN", kind) if words[4] else (kind,))[0].array_function()
+
+    def reduced(values: list[Array]) -> Array:
+        if words[3]:
+            values = [value & np.uint32(0x7FFFFFFF) for value in values]
+        # The first value meets itself, which makes a single NaN canonical, as in `tcgen05.ld.red`.
+        result = np.asarray(function(len(values[0]), values[0], values[0]))
+        for value in values[1:]:
+            result = np.asarray(function(len(result), result, value))
+        return result.astype(np.uint32)
+
+    return reduced
+
 
 def _access(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
-    """LDTM and STTM: registers of a warp, and cells of its quarter of the lanes."""
+    """LDTM and STTM: registers of a warp, and cells of its quarter of the lanes.
+
+    LDTM.STAT also writes the least or the greatest word that each thread loads.
+    """
     loads = instruction.opcode == "LDTM"
-    words = _WORDS.fullmatch(".".join(instruction.modifiers))
-    if words is None or len(instruction.operands) != 2 or words[3] == ("EXPAND16BIT" if loads else "PACK16BIT"):
+    given_words, operands = ".".join(instruction.modifiers), instruction.operands
+    reducing = _REDUCTION.fullmatch(given_words) if loads else None
+    if reducing is not None:
+        given_words = reducing[1].removeprefix(".")
+    words = _WORDS.fullmatch(given_words)
+    if words is None or len(operands) != 2 + (reducing is not None):
         raise refuse(instruction)
-    data, where = instruction.operands if loads else instruction.operands[::-1]
+    if words[3] == ("EXPAND16BIT" if loads else "PACK16BIT") or (reducing is not None and words[3]):
+        raise refuse(instruction)
+    data, where = operands[-2:] if loads else operands[::-1]
     shape, packed = _SHAPES[words[1]], bool(words[3])
     count_of = PER_COUNT[shape] * int(words[2] or 1)
     # RZ stands for all registers of a store. Those of other accesses are within the 255 that there are.
@@ -205,6 +235,11 @@ def _access(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
         or where.suffix
         or not plain(data, "R")
         or not (zeros or 0 <= data.number <= 255 - count_of)
+    ):
+        raise refuse(instruction)
+    reduced = None if reducing is None else _reduction(reducing)
+    if reduced is not None and (
+        not plain(operands[0], "R") or data.number <= operands[0].number < data.number + count_of
     ):
         raise refuse(instruction)
     lane, column = image(shape, int(words[2] or 1), packed, 0)
@@ -232,6 +267,7 @@ def _access(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
             tensor.refuse_free(instruction, cells + 1)
         words_of, mine = tensor.memory.words, machine._all if lanes is None else lanes
         own = mine.reshape(-1, _WARP)[:, takes_part]
+        loaded: list[Array] = []
         for number in range(count_of):
             some, register = cells[:, number], -1 if zeros else data.number + number
             if loads:
@@ -240,6 +276,7 @@ def _access(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
                     found = found & np.uint32(0xFFFF) | words_of[some + 1] << np.uint32(16)
                 whole = takes_part.all()
                 machine.write("R", register, lanes if whole else own.reshape(-1), found.reshape(-1).copy())
+                loaded.append(found.reshape(-1))
                 continue
             given = machine.read("R", register, own.reshape(-1)).reshape(own.shape)
             if packed:
@@ -248,6 +285,8 @@ def _access(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
                 words_of[some + 1] = given >> np.uint32(16) | noise[1]
             else:
                 words_of[some] = given
+        if reduced is not None:
+            machine.write("R", operands[0].number, own.reshape(-1), reduced(loaded))
 
     return Act(instruction, access)
 

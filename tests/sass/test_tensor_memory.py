@@ -13,6 +13,7 @@ from ptxdiff.emulator.kernel.tcgen05.loads import PER_COUNT
 from ptxdiff.sass import tensor_memory
 from ptxdiff.sass.text import MachineFault, Unsupported
 from ptxdiff.triton.targets import probe
+from tests.emulator.kernel.tcgen05 import test_loads_with_reductions as reductions
 from tests.support.emulator import tensor_memory_text as tm
 from tests.support.sass.ahead import read_together
 from tests.support.sass.assembly import run
@@ -92,6 +93,26 @@ def test_a_shift_gives_the_bits_of_the_ptx(at: int, level: int) -> None:
     np.testing.assert_array_equal(ran(kernel, 16, 16, level="sass", opt=level), wanted)
 
 
+@pytest.mark.parametrize("level", [0, 3])
+@pytest.mark.parametrize(
+    ("shape", "count", "tail"),
+    [("32x32b", 4, "min.f32"), ("32x32b", 2, "max.abs.f32"), ("32x32b", 8, "max.NaN.f32"), ("32x32b", 16, "max.u32"),
+     ("32x32b", 2, "min.abs.NaN.f32"), ("16x32bx2", 2, "min.s32"), ("16x32bx2", 4, "max.f32")],
+)  # fmt: skip
+def test_loads_with_a_reduction_give_the_bits_of_the_ptx(shape: str, count: int, tail: str, level: int) -> None:
+    """LDTM.STAT, against the reference."""
+    if not probe()["sm_103a"].available:
+        pytest.skip("no ptxas for sm_103a")
+    data = reductions.cells(level)
+    out = np.zeros(128 * (count + 1), np.uint32)
+    run_ptx(
+        reductions.kernel(shape, count, tail, 5), 1, 128, data.reshape(-1), out, shared=65536, level="sass", opt=level
+    )
+    wanted = reductions.expected(shape, count, data, tail, 5)
+    assert len(np.unique(wanted[:, -1])) > 30
+    np.testing.assert_array_equal(out.reshape(128, count + 1), wanted)
+
+
 def test_cells_that_nobody_wrote_are_undefined() -> None:
     body = "  tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r10}, [%own];\n  tcgen05.wait::ld.sync.aligned;\n"
     with pytest.raises(UndefinedBits):
@@ -122,6 +143,9 @@ def test_a_planted_layout_gives_other_bits(monkeypatch: pytest.MonkeyPatch) -> N
     "LDTM.x3 R4, tmem[UR4]", "LDTM.EXPAND16BIT R4, tmem[UR4]", "STTM.PACK16BIT tmem[UR4], R4", "LDTM RZ, tmem[UR4]",
     "LDTM.x2.FOO R4, tmem[UR4]", "LDTM.x4 R252, tmem[UR4]", "UTCATOMSWS.OR URZ, UR4", "UTCATOMSWS.AND UR5, UR4",
     "UTCATOMSWS.FIND_AND_SET UP0, UR4, UR4", "UTCBAR.MULTICAST [UR4], URZ", "UTCBAR [UR4], UR6", "BPT.TRAP 0x2",
+    "LDTM.STAT.x2.MIN R4, R4, tmem[UR4]", "LDTM.STAT.x2.MIN.U32 R7, R4, tmem[UR4]", "LDTM.x2.MIN R7, R4, tmem[UR4]",
+    "LDTM.STAT.x2.MINABS.S32 R7, R4, tmem[UR4]", "LDTM.STAT.x2.MAX.S32.NAN R7, R4, tmem[UR4]",
+    "LDTM.STAT.x2.MAX R4, tmem[UR4]", "LDTM.STAT.x2.PACK16BIT.MAX R7, R4, tmem[UR4]",
     "UVIRTCOUNT.ALLOC.SMPOOL 0x80", "NANOSLEEP.FOO 0x64", "MOV.SPILL R4, R5", "R2UR.FILL UR4, UR5",
 ])  # fmt: skip
 def test_what_is_not_known_is_refused(text: str) -> None:
