@@ -24,10 +24,10 @@ from ptxdiff.emulator.numeric.vectorise import Array
 from ptxdiff.sass import async_copy
 from ptxdiff.sass.control import refuse
 from ptxdiff.sass.cubin import MachineCode
-from ptxdiff.sass.machine import _WARP, Lanes, Machine, MachineStep
+from ptxdiff.sass.machine import _WARP, Fibre, Lanes, Machine, MachineStep
 from ptxdiff.sass.matrices import Act, whole_warps
 from ptxdiff.sass.shared import SharedBlocks
-from ptxdiff.sass.text import MachineFault, MachineInstruction, Operand, plain
+from ptxdiff.sass.text import BYTES, MachineFault, MachineInstruction, Operand, plain
 
 _PART = 32
 """Columns that a bit of an allocation stands for."""
@@ -46,6 +46,9 @@ class BlocksTensorMemory:
         self.machine = machine
         self.collectors: dict[tuple[int, str], tuple[str, Array, int]] = {}
         self.accumulators: dict[tuple[object, ...], object] = {}
+        self.storing = np.zeros(blocks * CELLS, np.int32)
+        """By cell, the number of the warp behind the one whose store to it is not waited for; 0: no such store."""
+        self.stores: dict[int, list[Array]] = {}  # the cells of these stores, by warp
 
     @classmethod
     def of(cls, machine: Machine) -> BlocksTensorMemory:
@@ -81,6 +84,37 @@ class BlocksTensorMemory:
     def _forget(self, cells: Array) -> None:
         self.memory.words[cells] = self.machine.random.integers(0, 1 << 32, len(cells), np.uint32)
         self.memory.undefined[cells] = 0
+        self.storing[cells] = 0
+
+    def stored(self, warps: Array, cells: Array) -> None:
+        """Note stores of warps, by warp, until they wait for them."""
+        self.storing[cells] = (warps + 1).reshape(-1, 1, 1)
+        for warp, some in zip(warps.tolist(), cells, strict=True):
+            self.stores.setdefault(warp, []).append(some.reshape(-1))
+
+    def waited(self, warps: Array) -> None:
+        """Warps wait for their stores."""
+        for warp in warps.tolist():
+            for cells in self.stores.pop(warp, ()):
+                mine = cells[self.storing[cells] == warp + 1]
+                self.storing[mine] = 0
+
+    def refuse_unfinished(self, instruction: MachineInstruction, cells: Array, warps: Array | None = None) -> None:
+        """Raise MachineFault for cells to which another warp stores, and has not waited for that.
+
+        warps: those that access the cells, by warp; None: the tensor cores.
+        """
+        if not self.stores:
+            return
+        by = self.storing[cells]
+        bad = by != 0 if warps is None else (by != 0) & (by != (warps + 1).reshape(-1, 1, 1))
+        if bad.any():
+            number, warp = int(cells[bad][0]), int(by[bad][0]) - 1
+            at = f"lane {number % CELLS // COLUMNS}, column {number % COLUMNS}"
+            raise MachineFault(
+                f"race: {instruction.text} accesses {at} of tensor memory, to which warp "
+                f"{warp % (self.machine.threads // _WARP)} stores without a wait for it"
+            )
 
     def settle(self, cells: Array) -> None:
         """Give the undefined bits of cells bits chosen at random."""
@@ -263,8 +297,10 @@ def _access(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
         warps = whole_warps(machine, lanes, instruction)
         tensor, cells = BlocksTensorMemory.of(machine), cells_of(machine, warps)
         tensor.refuse_free(instruction, cells)
+        tensor.refuse_unfinished(instruction, cells, warps)
         if packed:
             tensor.refuse_free(instruction, cells + 1)
+            tensor.refuse_unfinished(instruction, cells + 1, warps)
         words_of, mine = tensor.memory.words, machine._all if lanes is None else lanes
         own = mine.reshape(-1, _WARP)[:, takes_part]
         loaded: list[Array] = []
@@ -285,10 +321,27 @@ def _access(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
                 words_of[some + 1] = given >> np.uint32(16) | noise[1]
             else:
                 words_of[some] = given
+        if not loads:
+            tensor.stored(warps, np.concatenate([cells, cells + 1], axis=1) if packed else cells)
         if reduced is not None:
             machine.write("R", operands[0].number, own.reshape(-1), reduced(loaded))
 
     return Act(instruction, access)
+
+
+class StoresWaitedFor(MachineStep):
+    """FENCE.VIEW.ASYNC.T, where tcgen05.wait::st is: the warp's stores to tensor memory are complete.
+
+    ptxas writes nothing for tcgen05.wait::ld, and nothing for the fences of tcgen05 before and after a barrier.
+    """
+
+    def run(self, machine: Machine, fibre: Fibre) -> bool:
+        """See MachineStep.run."""
+        lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
+        if count and machine.tensor is not None:
+            BlocksTensorMemory.of(machine).waited(np.array(_warps(machine, lanes)))
+        fibre.pc += BYTES
+        return True
 
 
 # Commits ----------------------------------------------------------------------------------------------------------
