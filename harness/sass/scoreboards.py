@@ -196,7 +196,8 @@ def _accessed(instruction: MachineInstruction) -> tuple[frozenset[Place], frozen
         # Predicates before the first register, or after it, are results too, as far as no source precedes them.
         _add(writes, operands[0], _width(instruction))
         first = 1
-        if instruction.opcode == "SHFL":  # its predicate stands before its register
+        # The predicate of SHFL stands before its register, and the reduction of LDTM.STAT before what it loads.
+        if instruction.opcode == "SHFL" or (instruction.opcode == "LDTM" and "STAT" in instruction.modifiers):
             _add(writes, operands[1], 1)
             first = 2
         while first < len(operands) - 1 and operands[first].kind in ("P", "UP") and not operands[first].inverted:

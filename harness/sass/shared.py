@@ -784,6 +784,10 @@ def _fence(instruction: MachineInstruction, code: MachineCode) -> MachineStep | 
     known = instruction.modifiers in _FENCES[instruction.opcode] and not instruction.operands
     if not known:
         return None
+    if instruction.modifiers == ("VIEW", "ASYNC", "T"):
+        from ptxdiff.sass.tensor_memory import StoresWaitedFor
+
+        return StoresWaitedFor(instruction)
     return (_MemoryBarrier if instruction.opcode in ("MEMBAR", "CCTL") else _Fence)(instruction)
 
 

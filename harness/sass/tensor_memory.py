@@ -17,16 +17,17 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ptxdiff.emulator.isa.forms import find
 from ptxdiff.emulator.kernel.tcgen05.loads import PER_COUNT, image
 from ptxdiff.emulator.kernel.tcgen05.memory import CELLS, COLUMNS, TensorMemory, cell
 from ptxdiff.emulator.numeric.vectorise import Array
 from ptxdiff.sass import async_copy
 from ptxdiff.sass.control import refuse
 from ptxdiff.sass.cubin import MachineCode
-from ptxdiff.sass.machine import _WARP, Lanes, Machine, MachineStep
+from ptxdiff.sass.machine import _WARP, Fibre, Lanes, Machine, MachineStep
 from ptxdiff.sass.matrices import Act, whole_warps
 from ptxdiff.sass.shared import SharedBlocks
-from ptxdiff.sass.text import MachineFault, MachineInstruction, Operand, plain
+from ptxdiff.sass.text import BYTES, MachineFault, MachineInstruction, Operand, plain
 
 _PART = 32
 """Columns that a bit of an allocation stands for."""
@@ -45,6 +46,9 @@ class BlocksTensorMemory:
         self.machine = machine
         self.collectors: dict[tuple[int, str], tuple[str, Array, int]] = {}
         self.accumulators: dict[tuple[object, ...], object] = {}
+        self.storing = np.zeros(blocks * CELLS, np.int32)
+        """By cell, the number of the warp behind the one whose store to it is not waited for; 0: no such store."""
+        self.stores: dict[int, list[Array]] = {}  # the cells of these stores, by warp
 
     @classmethod
     def of(cls, machine: Machine) -> BlocksTensorMemory:
@@ -80,6 +84,37 @@ class BlocksTensorMemory:
     def _forget(self, cells: Array) -> None:
         self.memory.words[cells] = self.machine.random.integers(0, 1 << 32, len(cells), np.uint32)
         self.memory.undefined[cells] = 0
+        self.storing[cells] = 0
+
+    def stored(self, warps: Array, cells: Array) -> None:
+        """Note stores of warps, by warp, until they wait for them."""
+        self.storing[cells] = (warps + 1).reshape(-1, 1, 1)
+        for warp, some in zip(warps.tolist(), cells, strict=True):
+            self.stores.setdefault(warp, []).append(some.reshape(-1))
+
+    def waited(self, warps: Array) -> None:
+        """Warps wait for their stores."""
+        for warp in warps.tolist():
+            for cells in self.stores.pop(warp, ()):
+                mine = cells[self.storing[cells] == warp + 1]
+                self.storing[mine] = 0
+
+    def refuse_unfinished(self, instruction: MachineInstruction, cells: Array, warps: Array | None = None) -> None:
+        """Raise MachineFault for cells to which another warp stores, and has not waited for that.
+
+        warps: those that access the cells, by warp; None: the tensor cores.
+        """
+        if not self.stores:
+            return
+        by = self.storing[cells]
+        bad = by != 0 if warps is None else (by != 0) & (by != (warps + 1).reshape(-1, 1, 1))
+        if bad.any():
+            number, warp = int(cells[bad][0]), int(by[bad][0]) - 1
+            at = f"lane {number % CELLS // COLUMNS}, column {number % COLUMNS}"
+            raise MachineFault(
+                f"race: {instruction.text} accesses {at} of tensor memory, to which warp "
+                f"{warp % (self.machine.threads // _WARP)} stores without a wait for it"
+            )
 
     def settle(self, cells: Array) -> None:
         """Give the undefined bits of cells bits chosen at random."""
@@ -188,14 +223,43 @@ _WORDS = re.compile(
     r"\.?(PACK16BIT|EXPAND16BIT|)"
 )
 
+_REDUCTION = re.compile(r"STAT((?:\.\w+)*)\.(MIN|MAX)(?:(?:(ABS)?\.F32(\.NAN)?)|(\.S32)|)")
+
+
+def _reduction(words: re.Match[str]) -> Callable[[list[Array]], Array]:
+    """What makes one word for each thread of those that it loads: the instructions min and max of PTX."""
+    whole = words[0]
+    kind = "f32" if ".F32" in whole else "s32" if words[5] else "u32"
+    function = find(words[2].lower(), ("NaN", kind) if words[4] else (kind,))[0].array_function()
+
+    def reduced(values: list[Array]) -> Array:
+        if words[3]:
+            values = [value & np.uint32(0x7FFFFFFF) for value in values]
+        # The first value meets itself, which makes a single NaN canonical, as in `tcgen05.ld.red`.
+        result = np.asarray(function(len(values[0]), values[0], values[0]))
+        for value in values[1:]:
+            result = np.asarray(function(len(result), result, value))
+        return result.astype(np.uint32)
+
+    return reduced
+
 
 def _access(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
-    """LDTM and STTM: registers of a warp, and cells of its quarter of the lanes."""
+    """LDTM and STTM: registers of a warp, and cells of its quarter of the lanes.
+
+    LDTM.STAT also writes the least or the greatest word that each thread loads.
+    """
     loads = instruction.opcode == "LDTM"
-    words = _WORDS.fullmatch(".".join(instruction.modifiers))
-    if words is None or len(instruction.operands) != 2 or words[3] == ("EXPAND16BIT" if loads else "PACK16BIT"):
+    given_words, operands = ".".join(instruction.modifiers), instruction.operands
+    reducing = _REDUCTION.fullmatch(given_words) if loads else None
+    if reducing is not None:
+        given_words = reducing[1].removeprefix(".")
+    words = _WORDS.fullmatch(given_words)
+    if words is None or len(operands) != 2 + (reducing is not None):
         raise refuse(instruction)
-    data, where = instruction.operands if loads else instruction.operands[::-1]
+    if words[3] == ("EXPAND16BIT" if loads else "PACK16BIT") or (reducing is not None and words[3]):
+        raise refuse(instruction)
+    data, where = operands[-2:] if loads else operands[::-1]
     shape, packed = _SHAPES[words[1]], bool(words[3])
     count_of = PER_COUNT[shape] * int(words[2] or 1)
     # RZ stands for all registers of a store. Those of other accesses are within the 255 that there are.
@@ -205,6 +269,11 @@ def _access(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
         or where.suffix
         or not plain(data, "R")
         or not (zeros or 0 <= data.number <= 255 - count_of)
+    ):
+        raise refuse(instruction)
+    reduced = None if reducing is None else _reduction(reducing)
+    if reduced is not None and (
+        not plain(operands[0], "R") or data.number <= operands[0].number < data.number + count_of
     ):
         raise refuse(instruction)
     lane, column = image(shape, int(words[2] or 1), packed, 0)
@@ -228,10 +297,13 @@ def _access(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
         warps = whole_warps(machine, lanes, instruction)
         tensor, cells = BlocksTensorMemory.of(machine), cells_of(machine, warps)
         tensor.refuse_free(instruction, cells)
+        tensor.refuse_unfinished(instruction, cells, warps)
         if packed:
             tensor.refuse_free(instruction, cells + 1)
+            tensor.refuse_unfinished(instruction, cells + 1, warps)
         words_of, mine = tensor.memory.words, machine._all if lanes is None else lanes
         own = mine.reshape(-1, _WARP)[:, takes_part]
+        loaded: list[Array] = []
         for number in range(count_of):
             some, register = cells[:, number], -1 if zeros else data.number + number
             if loads:
@@ -240,6 +312,7 @@ def _access(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
                     found = found & np.uint32(0xFFFF) | words_of[some + 1] << np.uint32(16)
                 whole = takes_part.all()
                 machine.write("R", register, lanes if whole else own.reshape(-1), found.reshape(-1).copy())
+                loaded.append(found.reshape(-1))
                 continue
             given = machine.read("R", register, own.reshape(-1)).reshape(own.shape)
             if packed:
@@ -248,8 +321,27 @@ def _access(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
                 words_of[some + 1] = given >> np.uint32(16) | noise[1]
             else:
                 words_of[some] = given
+        if not loads:
+            tensor.stored(warps, np.concatenate([cells, cells + 1], axis=1) if packed else cells)
+        if reduced is not None:
+            machine.write("R", operands[0].number, own.reshape(-1), reduced(loaded))
 
     return Act(instruction, access)
+
+
+class StoresWaitedFor(MachineStep):
+    """FENCE.VIEW.ASYNC.T, where tcgen05.wait::st is: the warp's stores to tensor memory are complete.
+
+    ptxas writes nothing for tcgen05.wait::ld, and nothing for the fences of tcgen05 before and after a barrier.
+    """
+
+    def run(self, machine: Machine, fibre: Fibre) -> bool:
+        """See MachineStep.run."""
+        lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
+        if count and machine.tensor is not None:
+            BlocksTensorMemory.of(machine).waited(np.array(_warps(machine, lanes)))
+        fibre.pc += BYTES
+        return True
 
 
 # Commits ----------------------------------------------------------------------------------------------------------

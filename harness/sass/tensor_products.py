@@ -85,10 +85,11 @@ class _Issue:
         return np.asarray(np.uint64(given)), None
 
     def issue(self, step: Any, lane: int, written: Array, read: Array = NONE, **given: Any) -> None:
-        """Begin an operation. Raises MachineFault for cells that are not allocated."""
-        self.tensor_memory.refuse_free(self.instruction, written)
-        if len(read):
-            self.tensor_memory.refuse_free(self.instruction, read)
+        """Begin an operation. Raises MachineFault for cells that are not allocated, or to which a warp still stores."""
+        for cells in (written, read):
+            if len(cells):
+                self.tensor_memory.refuse_free(self.instruction, cells)
+                self.tensor_memory.refuse_unfinished(self.instruction, cells)
         self.written = written
 
     def reach(self, step: Any, lanes: Array, ranks: Array, waits: bool) -> None:

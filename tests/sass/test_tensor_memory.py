@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from ptxdiff import run_ptx
-from ptxdiff.emulator.errors import UndefinedBits
+from ptxdiff.emulator.errors import ExecutionError, UndefinedBits
 from ptxdiff.emulator.kernel.tcgen05.loads import PER_COUNT
 from ptxdiff.sass import tensor_memory
 from ptxdiff.sass.text import MachineFault, Unsupported
 from ptxdiff.triton.targets import probe
+from tests.emulator.kernel.tcgen05 import test_loads_with_reductions as reductions
 from tests.support.emulator import tensor_memory_text as tm
 from tests.support.sass.ahead import read_together
 from tests.support.sass.assembly import run
@@ -92,6 +93,72 @@ def test_a_shift_gives_the_bits_of_the_ptx(at: int, level: int) -> None:
     np.testing.assert_array_equal(ran(kernel, 16, 16, level="sass", opt=level), wanted)
 
 
+@pytest.mark.parametrize("level", [0, 3])
+@pytest.mark.parametrize(
+    ("shape", "count", "tail"),
+    [("32x32b", 4, "min.f32"), ("32x32b", 2, "max.abs.f32"), ("32x32b", 8, "max.NaN.f32"), ("32x32b", 16, "max.u32"),
+     ("32x32b", 2, "min.abs.NaN.f32"), ("16x32bx2", 2, "min.s32"), ("16x32bx2", 4, "max.f32")],
+)  # fmt: skip
+def test_loads_with_a_reduction_give_the_bits_of_the_ptx(shape: str, count: int, tail: str, level: int) -> None:
+    """LDTM.STAT, against the reference."""
+    if not probe()["sm_103a"].available:
+        pytest.skip("no ptxas for sm_103a")
+    data = reductions.cells(level)
+    out = np.zeros(128 * (count + 1), np.uint32)
+    run_ptx(
+        reductions.kernel(shape, count, tail, 5), 1, 128, data.reshape(-1), out, shared=65536, level="sass", opt=level
+    )
+    wanted = reductions.expected(shape, count, data, tail, 5)
+    assert len(np.unique(wanted[:, -1])) > 30
+    np.testing.assert_array_equal(out.reshape(128, count + 1), wanted)
+
+
+STORE_WAIT = "  tcgen05.wait::st.sync.aligned;\n"
+BESIDE = f"""{tm.loaded(1)}  setp.lt.u32 %p0, %warp, 4;
+  @!%p0 bra stored;
+  tcgen05.st.sync.aligned.32x32b.x1.b32 [%own], {{%r10}};
+{STORE_WAIT}  tcgen05.fence::before_thread_sync;
+stored:
+  bar.sync 0;
+  tcgen05.fence::after_thread_sync;
+  @%p0 bra loaded;
+  tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%r10}}, [%own];
+  tcgen05.wait::ld.sync.aligned;
+loaded:
+"""
+"""Four warps store, and the four warps beside them, of the same quarters, load."""
+
+
+def _beside(body: str) -> str:
+    kernel = tm.text(body + tm.stored(1), columns=32).replace(".reqntid 128", ".reqntid 256")
+    return kernel.replace("shl.b32 %own, %warp, 21;", "and.b32 %own, %warp, 3;\n  shl.b32 %own, %own, 21;")
+
+
+@pytest.mark.parametrize("level", [0, 3])
+def test_a_load_of_what_another_warp_stores_without_a_wait_is_a_race(level: int) -> None:
+    if not probe()["sm_100a"].available:
+        pytest.skip("no ptxas for sm_100a")
+    data, out = np.arange(256, dtype=np.uint32), np.zeros(256, np.uint32)
+    options = {"shared": 16384, "level": "sass", "opt": level}
+    run_ptx(_beside(BESIDE), 1, 256, data, out, **options)
+    np.testing.assert_array_equal(out, np.tile(np.arange(128), 2))
+    wrong = _beside(BESIDE.replace(STORE_WAIT, ""))
+    with pytest.raises(ExecutionError):
+        run_ptx(wrong, 1, 256, data, out, shared=16384)
+    with pytest.raises(MachineFault, match=r"race: LDTM.* lane 0, column \d+ of tensor memory, to which warp 0 stores"):
+        run_ptx(wrong, 1, 256, data, out, **options)
+
+
+@pytest.mark.parametrize("level", [0, 3])
+def test_an_operation_on_what_a_warp_stores_without_a_wait_is_a_race(level: int) -> None:
+    fill = f"{tm.loaded(16)}  tcgen05.st.sync.aligned.32x32b.x16.b32 [%own], {tm.registers(10, 16)};\n"
+    shift = f"  bar.sync 0;\n  @%first tcgen05.shift.cta_group::1.down [%base];\n{tm.waited()}"
+    right, wrong = (tm.text(fill + wait + shift, columns=32) for wait in (STORE_WAIT, ""))
+    ran(right, 16, 16, level="sass", opt=level)
+    with pytest.raises(MachineFault, match=r"race: .*UTCSHIFT"):
+        ran(wrong, 16, 16, level="sass", opt=level)
+
+
 def test_cells_that_nobody_wrote_are_undefined() -> None:
     body = "  tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r10}, [%own];\n  tcgen05.wait::ld.sync.aligned;\n"
     with pytest.raises(UndefinedBits):
@@ -122,6 +189,9 @@ def test_a_planted_layout_gives_other_bits(monkeypatch: pytest.MonkeyPatch) -> N
     "LDTM.x3 R4, tmem[UR4]", "LDTM.EXPAND16BIT R4, tmem[UR4]", "STTM.PACK16BIT tmem[UR4], R4", "LDTM RZ, tmem[UR4]",
     "LDTM.x2.FOO R4, tmem[UR4]", "LDTM.x4 R252, tmem[UR4]", "UTCATOMSWS.OR URZ, UR4", "UTCATOMSWS.AND UR5, UR4",
     "UTCATOMSWS.FIND_AND_SET UP0, UR4, UR4", "UTCBAR.MULTICAST [UR4], URZ", "UTCBAR [UR4], UR6", "BPT.TRAP 0x2",
+    "LDTM.STAT.x2.MIN R4, R4, tmem[UR4]", "LDTM.STAT.x2.MIN.U32 R7, R4, tmem[UR4]", "LDTM.x2.MIN R7, R4, tmem[UR4]",
+    "LDTM.STAT.x2.MINABS.S32 R7, R4, tmem[UR4]", "LDTM.STAT.x2.MAX.S32.NAN R7, R4, tmem[UR4]",
+    "LDTM.STAT.x2.MAX R4, tmem[UR4]", "LDTM.STAT.x2.PACK16BIT.MAX R7, R4, tmem[UR4]",
     "UVIRTCOUNT.ALLOC.SMPOOL 0x80", "NANOSLEEP.FOO 0x64", "MOV.SPILL R4, R5", "R2UR.FILL UR4, UR5",
 ])  # fmt: skip
 def test_what_is_not_known_is_refused(text: str) -> None:
