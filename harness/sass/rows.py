@@ -99,6 +99,11 @@ class OperandShape:
     sources: tuple[str, ...]
     unused: int = 0
 
+    @property
+    def named(self) -> int:
+        """How many predicates are PT."""
+        return self.unused + sum(kind in ("PT", "!PT") for kind in self.sources)
+
     @classmethod
     def parse(cls, text: str) -> OperandShape:
         """From `R,P = j,j,j`, or `PT,R = j,j`."""
@@ -204,8 +209,13 @@ def row(
 
 
 def match(instruction: MachineInstruction) -> RowMatch:
-    """The row of an instruction. Raises Unsupported if there is none, or if two rows fit."""
+    """The row of an instruction. Raises Unsupported if there is none, or if two rows fit.
+
+    A row that has PT at a place fits better than one that writes a predicate there.
+    """
     found = [m for r in ROWS.get(instruction.opcode, ()) if (m := _match(r, instruction)) is not None]
+    most = max((m.shape.named for m in found), default=0)
+    found = [m for m in found if m.shape.named == most]
     if len(found) != 1:
         why = "has no row in the table" if not found else "fits several rows of the table"
         raise Unsupported(f"{instruction.text} {why}")

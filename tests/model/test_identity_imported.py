@@ -146,7 +146,7 @@ def test_packages_are_imported_ahead_where_nothing_before_can_matter(tmp_path, m
     monkeypatch.setattr(modules, "_AHEAD", ("made_up",))
     monkeypatch.setattr(modules, "is_watching", lambda: False)
     before_watching = []
-    monkeypatch.setattr(modules, "watch", lambda: before_watching.append("made_up" in sys.modules))
+    monkeypatch.setattr(modules, "watch", lambda noting: before_watching.append("made_up" in sys.modules))
     try:
         module = execute_file(tmp_path / "case.py", "case")
         assert before_watching == [ahead]
@@ -160,6 +160,6 @@ def test_a_package_that_fails_ahead_fails_in_the_file_itself(tmp_path, monkeypat
     (tmp_path / "case.py").write_text("import no_such_package\n")
     monkeypatch.setattr(modules, "_AHEAD", ("no_such_package",))
     monkeypatch.setattr(modules, "is_watching", lambda: False)
-    monkeypatch.setattr(modules, "watch", lambda: None)
+    monkeypatch.setattr(modules, "watch", lambda noting: None)
     with pytest.raises(ModuleNotFoundError, match="no_such_package"):
         execute_file(tmp_path / "case.py", "case")

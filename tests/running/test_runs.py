@@ -372,14 +372,14 @@ def pytest_collection_modifyitems(config, items):
 
 
 def facts(path: Path) -> dict[Key, tuple[object, ...]]:
-    """All fields of each result, except its duration, and digests of what surrounds the case: an option belongs to it
+    """All fields of each result, except its duration, its own digest, and digests of what surrounds the case: an option belongs to it
     that the conftest.py names."""
     token = re.compile(r"-\w{8},pack")
     results = [
         replace(r, replay=token.sub(",pack", r.replay), message=token.sub(",pack", r.message))
         for r in read(path).results
     ]
-    return {r.key: tuple(v for k, v in vars(r).items() if k not in ("seconds", "dependencies")) for r in results}
+    return {r.key: tuple(v for k, v in vars(r).items() if k not in ("seconds", "dependencies", "made")) for r in results}
 
 
 def texts(path: Path) -> dict[str, str]:

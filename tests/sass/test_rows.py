@@ -121,6 +121,9 @@ from tests.support.sass.assembly import LOAD, STORE, run, written
         ("UFRND.FTZ.FLOOR UR4, UR5", "FRND{.FTZ}{.rnd}"),
         ("UF2FP.SATFINITE.E5M2.F16.UNPACK_B_MERGE_C UR4, UR5, URZ", "F2FP.SATFINITE{.RELU}.form.F16.UNPACK_B_MERGE_C"),
         ("HFMA2.BF16_V2 R5, R7, R0, c[0x0] [0x168]", "HFMA2{.MMA}{.type}{.FTZ}{.SAT}{.RELU}"),
+        ("VIMNMX.U16x2 R10, PT, PT, R8, R9, !PT", "VIMNMX.U16x2"),
+        ("VIMNMX.S16x2 R10, PT, PT, R8, R9, PT", "VIMNMX.S16x2{.RELU}"),
+        ("VIMNMX.U16x2 R10, P0, PT, R8, R9, !PT", "VIMNMX.kind+predicates"),
     ],
 )
 def test_instructions_find_their_rows(text: str, name: str) -> None:
