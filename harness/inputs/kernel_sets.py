@@ -327,9 +327,24 @@ _LAST_BINADES = 2
 
 
 def end_sets(case: Case, sizes: Sizes) -> tuple[str, ...]:
-    """The sets that a whole kernel is run on; none for large ones, and for those that work element by element."""
-    tensors = any(map(_has_ends, case.inputs.values()))
-    return ENDS if tensors and total(case, sizes) <= MOST and _reduces(CaseRef(case), tuple(sizes.items())) else ()
+    """The sets that a whole kernel is run on, in one of its sizes: the first one with two rows, if there is one. None
+    for large ones, and for those that work element by element."""
+    if not any(map(_has_ends, case.inputs.values())) or total(case, sizes) > MOST:
+        return ()
+    fitting = [s for s in case.sizes if 0 < total(case, s) <= MOST]
+    chosen = next((s for s in fitting if _rows_at_ends(case, s) > 1), fitting[0] if fitting else sizes)
+    return ENDS if dict(chosen) == dict(sizes) and _reduces(CaseRef(case), tuple(sizes.items())) else ()
+
+
+def _with_ends(case: Case, sizes: Sizes) -> str:
+    """The input with most elements among those that can have ends."""
+    return max((n for n, a in case.inputs.items() if _has_ends(a)), key=lambda n: _size(case.inputs[n], sizes))
+
+
+def _rows_at_ends(case: Case, sizes: Sizes) -> int:
+    argument = case.inputs[_with_ends(case, sizes)]
+    shape = argument.shape(sizes) if isinstance(argument, Shaped) else ()
+    return math.prod(shape[:-1])
 
 
 def _has_ends(argument: Argument) -> bool:
@@ -344,7 +359,7 @@ def end_units(case: Case, name: str, set_name: str, sizes: Sizes, seed: int) -> 
         return None
     fmt, size = format_of(argument), _size(argument, sizes)
     negative = np.full(size, set_name == ENDS[0])
-    if name != max((n for n, a in case.inputs.items() if _has_ends(a)), key=lambda n: _size(case.inputs[n], sizes)):
+    if name != _with_ends(case, sizes):
         return _of_binades(fmt, fmt.bias + rng.integers(*_AROUND_ONE, size), rng, ~negative) if fmt.is_float else None
     columns = argument.shape(sizes)[-1] if isinstance(argument, Shaped) else size
     second = slice(columns, 2 * columns)

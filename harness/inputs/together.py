@@ -37,7 +37,8 @@ _OF_MANY = {3: 8, 4: 5}
 """By the number of inputs, how many numbers of the code stand in all of them, in every combination."""
 _NEAR, _SOLVED, _BOTH_SOLVED = 64, 160, 64
 """Units of one input beside the numbers, and those that one step turns into a number, in all pairs with those of
-another; of pairs of which both are solved, so many of each."""
+another; of pairs of which both are solved, so many of each. Of three and more inputs fewer, so that all pairs of inputs
+together are no more than those of two."""
 _STEPPED = 12
 """Numbers of the code that are combined with each other for that, those with most bits first."""
 _POOL, _KEPT = 64, 2
@@ -102,8 +103,11 @@ def _each_in_a_step(formats: Mapping[str, Format], numbers: Sequence[Number]) ->
     the code, and what a step with another number turns into one."""
     near = {n: _beside(f, numbers) for n, f in formats.items()}
     solved = {n: _solved(f, numbers, near[n]) for n, f in formats.items()}
+    part = math.sqrt(max(math.comb(len([n for n in formats if near[n]]), 2), 1))
+    near = {n: units[: int(_NEAR / part)] for n, units in near.items()}
+    solved = {n: units[: int(_SOLVED / part)] for n, units in solved.items()}
     for one, two in itertools.combinations(formats, 2):
-        both = [solved[n][:_BOTH_SOLVED] for n in (one, two)]
+        both = [solved[n][: int(_BOTH_SOLVED / part)] for n in (one, two)]
         for firsts, seconds in ((near[one], near[two]), (near[one], solved[two]), (solved[one], near[two]), both):
             if firsts and seconds:
                 grids = np.meshgrid(*(np.array(units, np.int64) for units in (firsts, seconds)), indexing="ij")

@@ -20,6 +20,7 @@ _RESULT = b'{"record":"result",'
 _MADE = re.compile(rb',"made":"([0-9a-f]{%d})"(?=[,}])' % _DIGITS)
 # A result that a later run reuses is the one that was made. Quotes within a string have a backslash before them.
 _REUSED = re.compile(rb',"reused":"(?:[^"\\]|\\.)*"(?=[,}])')
+_MEMBER, _LAST, _NAMES_A_RUN = b',"made":"', b'"}', b',"reused":"'
 _TEXT = re.compile(rb'\{"record":"(?:stored )?text","hash":"([^"\\]*)","kind":"([^"\\]*)"')
 _KIND = re.compile(rb'\{"record":"(?:stored )?([a-z ]+)"')
 
@@ -32,8 +33,9 @@ def with_digest(text: bytes) -> bytes:
     """The JSON of a result that was just made, with its digest as the last member. Other records stay as they are."""
     if not text.startswith(_RESULT):
         return text
-    plain = _MADE.sub(b"", text)
-    return b'%b,"made":"%b"}' % (plain[:-1], _of_result(plain))
+    plain = _MADE.sub(b"", text) if _MEMBER in text else text
+    counted = _REUSED.sub(b"", plain) if _NAMES_A_RUN in plain else plain
+    return b'%b,"made":"%b"}' % (plain[:-1], _digest(counted))
 
 
 def refuse_edited(text: bytes, made: str) -> None:
@@ -43,7 +45,22 @@ def refuse_edited(text: bytes, made: str) -> None:
 
 
 def _of_result(text: bytes) -> bytes:
-    return hashlib.sha256(_REUSED.sub(b"", _MADE.sub(b"", text))).hexdigest()[:_DIGITS].encode()
+    return _digest(_parts(text)[0])
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.sha256(data).hexdigest()[:_DIGITS].encode()
+
+
+def _parts(text: bytes) -> tuple[bytes, list[bytes]]:
+    """The JSON of a result without its digest and the run that it was reused from, and these two, as far as it has
+    them. Nearly all have the digest as their last member and were not reused."""
+    if _NAMES_A_RUN not in text:
+        at = len(text) - _DIGITS - len(_LAST)
+        if text[at - len(_MEMBER) : at] == _MEMBER and _MEMBER not in text[: at - len(_MEMBER)]:
+            return text[: at - len(_MEMBER)] + b"}", [text[at : at + _DIGITS]]
+    plain = _MADE.sub(b"", text)
+    return _REUSED.sub(b"", plain), [*_MADE.findall(text), *(m[0] for m in _REUSED.finditer(plain))]
 
 
 class Whole:
@@ -61,18 +78,20 @@ class Whole:
 
     def add(self, text: bytes) -> None:
         """Count the JSON of a record. The `end` line itself counts for nothing."""
-        found = _KIND.match(text)
-        kind = found[1].decode() if found else ""
-        if kind == "end":
-            return
-        counted = text
-        if kind == "result":
-            made = _MADE.findall(text)
-            self._made += bool(made)
+        kind, counted = "result", text
+        if text.startswith(_RESULT):
+            _, names = _parts(text)
+            made = bool(names) and not names[0].startswith(b",")
+            self._made += made
             self._unmade += not made
-            counted = b" ".join([*made, *(m[0] for m in _REUSED.finditer(text))]) if made else text
-        elif kind == "text" and (named := _TEXT.match(text)):
-            counted = b" ".join(named.groups())
+            counted = b" ".join(names) if made else text
+        else:
+            found = _KIND.match(text)
+            kind = found[1].decode() if found else ""
+            if kind == "end":
+                return
+            if kind == "text" and (named := _TEXT.match(text)):
+                counted = b" ".join(named.groups())
         digest = int.from_bytes(hashlib.sha256(counted).digest()[:8])
         self._sums[kind] = (self._sums.get(kind, 0) + digest) % (1 << 64)
 

@@ -146,6 +146,14 @@ def test_kernels_of_single_elements_and_large_ones_have_no_ends() -> None:
     assert not {*ENDS} & {*sets_for(single, single.sizes[0])}
 
 
+def test_ends_are_run_in_one_size_with_two_rows() -> None:
+    sizes = [{"M": 1, "N": 8}, {"M": 4, "N": 8}, {"M": 8, "N": 8}]
+    case = dataclasses.replace(_of_integers(F32), reference=lambda x: x.max(axis=1).values, sizes=sizes)
+    assert [{*ENDS} <= {*sets_for(case, s)} for s in sizes] == [False, True, False]
+    single = dataclasses.replace(case, sizes=sizes[:1])
+    assert {*ENDS} <= {*sets_for(single, sizes[0])}
+
+
 # Units that are kept for the next variant and target -----------------------------------------------------------------
 
 
