@@ -379,7 +379,9 @@ def facts(path: Path) -> dict[Key, tuple[object, ...]]:
         replace(r, replay=token.sub(",pack", r.replay), message=token.sub(",pack", r.message))
         for r in read(path).results
     ]
-    return {r.key: tuple(v for k, v in vars(r).items() if k not in ("seconds", "dependencies", "made")) for r in results}
+    return {
+        r.key: tuple(v for k, v in vars(r).items() if k not in ("seconds", "dependencies", "made")) for r in results
+    }
 
 
 def texts(path: Path) -> dict[str, str]:
