@@ -12,8 +12,10 @@ import pytest
 from ptxdiff import Case, asm
 from ptxdiff.backends.emulator import EmulatorBackend
 from ptxdiff.jobs import Job, Setup
+from ptxdiff.model.derive import AsmForm
 from ptxdiff.records import Result, read
 from ptxdiff.references.formats import U8
+from ptxdiff.running.asm_faults import fault_of
 
 BIAS = '''"""The reciprocal square root of a sum; one variant makes the sum in its input's register."""
 
@@ -73,6 +75,7 @@ import torch
 
 from ptxdiff import Case, asm
 from ptxdiff.references.formats import U8
+from ptxdiff.running.asm_faults import fault_of
 
 case = Case(
     inputs={"x": U8},
@@ -102,6 +105,7 @@ CLOBBER = '''"""Clear the lowest bit that is set, in bytes: asm that writes its 
 
 from ptxdiff import Case, ExpectedFailure, asm
 from ptxdiff.references.formats import U8
+from ptxdiff.running.asm_faults import fault_of
 
 EARLY = "xor.b32 $0, $1, 0x01010101; and.b32 $0, $0, $1;"
 LATE = "{ .reg .b32 t; xor.b32 t, $1, 0x01010101; and.b32 $0, t, $1; }"
@@ -146,6 +150,7 @@ EQUAL = '''"""A result made in the register of an input: wrong where the compile
 
 from ptxdiff import Case, asm
 from ptxdiff.references.formats import U8
+from ptxdiff.running.asm_faults import fault_of
 
 case = Case(
     inputs={"a": U8, "b": U8},
@@ -335,3 +340,15 @@ def test_the_limit_of_a_run_applies_to_shared_registers(tmp_path):
     assert outcome.status == "error"
     assert "0.5 s" in outcome.words
     assert time.monotonic() - began < 20
+
+
+def test_a_fault_is_that_of_the_text_with_its_constraints() -> None:
+    """A text that writes an input under some constraints writes an output under others."""
+    text = "add.u32 $1, $1, 1; mov.b32 $0, $1;"
+    variant = asm(text, constraints="=r,r", pack=1)
+    case = Case(inputs={"x": U8}, outputs={"y": U8}, reference=lambda x: x, variants={"v": variant})
+    job = Job(case, "c", Path("c.py"), "v", variant, "sm_90a", Setup(), {})
+    for _ in range(2):
+        assert "$1" in str(fault_of(job, AsmForm(text, "=r,r", 1)))
+        assert fault_of(job, AsmForm(text, "=r,=r", 1)) is None
+        assert fault_of(job, AsmForm(text.replace("$1, $1", "$0, $1"), "=r,r", 1)) is None
