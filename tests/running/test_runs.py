@@ -372,8 +372,8 @@ def pytest_collection_modifyitems(config, items):
 
 
 def facts(path: Path) -> dict[Key, tuple[object, ...]]:
-    """All fields of each result, except its duration, its own digest, and digests of what surrounds the case: an option belongs to it
-    that the conftest.py names."""
+    """All fields of each result, except its duration, its own digest, and digests of what surrounds the case: an option
+    belongs to it that the conftest.py names."""
     token = re.compile(r"-\w{8},pack")
     results = [
         replace(r, replay=token.sub(",pack", r.replay), message=token.sub(",pack", r.message))
