@@ -279,7 +279,7 @@ def _codes(cubins: Sequence[bytes], target: str, nvdisasm: str) -> Iterator[Mapp
 
 
 @dataclass(frozen=True)
-class FormLaunch:
+class TaskLaunch:
     """A launch of a task's kernel. values: of its parameters, the outputs first; all threads of a block write."""
 
     values: list[Buffer | bytes]
@@ -287,7 +287,7 @@ class FormLaunch:
     threads: int
 
 
-def launches(task: FormTask) -> Iterator[tuple[slice, FormLaunch]]:
+def launches(task: FormTask) -> Iterator[tuple[slice, TaskLaunch]]:
     """The launches that run a task's inputs: all in one, or, as parameters, one each. Also which inputs they are.
 
     A launch with parameters writes its result in every thread of a warp.
@@ -297,12 +297,12 @@ def launches(task: FormTask) -> Iterator[tuple[slice, FormLaunch]]:
             Buffer(np.zeros_like(e), f"output {k}", defined=False) for k, e in enumerate(task.expected)
         ]
         values += [Buffer(np.array(c), f"input {k}") for k, c in enumerate(task.columns)]
-        yield slice(None), FormLaunch(values, len(task.columns[0]) // BLOCK, BLOCK)
+        yield slice(None), TaskLaunch(values, len(task.columns[0]) // BLOCK, BLOCK)
         return
     for row in range(len(task.columns[0])):
         values = [Buffer(np.zeros(WARP, e.dtype), f"output {k}", defined=False) for k, e in enumerate(task.expected)]
         values += [np.ascontiguousarray(c[row : row + 1]).tobytes() for c in task.columns]
-        yield slice(row, row + 1), FormLaunch(values, 1, WARP)
+        yield slice(row, row + 1), TaskLaunch(values, 1, WARP)
 
 
 def _try(
