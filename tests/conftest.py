@@ -89,9 +89,13 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
     yield
     if not folders:
         return
-    for name, module in sys.modules.copy().items():
-        place = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), None)
-        if isinstance(place, str) and f"{place}{os.sep}".startswith(folders):
+    gone: set[str] = set()
+    for name, module in sys.modules.copy().items():  # a package stands before what it holds
+        place = getattr(module, "__file__", None)
+        if place is None and name.startswith("ptxdiff_folder_") and isinstance(getattr(module, "__path__", None), list):
+            place = f"{module.__path__[0]}{os.sep}"
+        if name.partition(".")[0] in gone or (isinstance(place, str) and place.startswith(folders)):
+            gone.add(name)
             sys.modules.pop(name, None)
 
 

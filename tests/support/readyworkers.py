@@ -81,7 +81,6 @@ class Origin:
         code = f"from tests.support.readyworkers import serve; serve({theirs.fileno()})"
         self._process = subprocess.Popen([sys.executable, "-u", "-c", code], cwd=ROOT, pass_fds=[theirs.fileno()])
         theirs.close()
-        atexit.register(self.close)
 
     def close(self) -> None:
         """End the process and its workers."""
@@ -94,6 +93,7 @@ class ForkedIO(gateway_io.Popen2IOMaster):
     """execnet's connection to a worker that is a fork. args: the command of a new process, which is not started."""
 
     origin = Origin()
+    atexit.register(origin.close)  # now, so that it runs last: pools of workers end their processes when Python exits
 
     def __init__(self, args: list[str], execmodel: Any) -> None:
         read, requests = os.pipe()
