@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from importlib.metadata import PathDistribution
@@ -14,6 +15,7 @@ import pytest
 
 from ptxdiff.processes.footprint import share_cores
 from ptxdiff.processes.gpus import gpus
+from tests.support.readyprocess import workers_are_forks
 from tests.support.readyworkers import ForkedIO
 
 pytest_plugins = ["pytester"]
@@ -68,6 +70,41 @@ def _modules_stay() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _workers_start_as_forks() -> Iterator[None]:
+    """Spare each worker process of the harness its imports. Those that own a GPU, and those of processes that tests
+    start, are new processes."""
+    with pytest.MonkeyPatch.context() as patch:
+        workers_are_forks(patch)
+        yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """Forget the modules of files in the test's own folder. Runs walk over all modules that are loaded, so each test
+    would take longer than those before it."""
+    given = getattr(item, "funcargs", {})
+    own = [given.get("tmp_path"), getattr(given.get("pytester"), "path", None)]
+    folders = tuple(f"{folder}{os.sep}" for folder in own if folder is not None)
+    yield
+    if not folders:
+        return
+    gone: set[str] = set()
+    for name, module in sys.modules.copy().items():  # a package stands before what it holds
+        place = getattr(module, "__file__", None)
+        if place is None and name.startswith("ptxdiff_folder_") and isinstance(getattr(module, "__path__", None), list):
+            place = f"{module.__path__[0]}{os.sep}"
+        if name.partition(".")[0] in gone or (isinstance(place, str) and place.startswith(folders)):
+            gone.add(name)
+            sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def new_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start worker processes of the harness as users' runs do."""
+    monkeypatch.setattr("ptxdiff.processes.pool.subprocess", subprocess)
+
+
 @pytest.fixture
 def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """pytest's own fixture, with the option that it removes from `$PYTEST_ADDOPTS`."""
@@ -102,8 +139,9 @@ def run_cases(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Cal
             path = pytester.path / folder / f"{name}.py"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(source)
+            real = str(path.resolve())
             for module, loaded in sys.modules.copy().items():  # a finalizer may import while we walk
-                if module.startswith("ptxdiff_folder_") and getattr(loaded, "__file__", None) == str(path.resolve()):
+                if module.startswith("ptxdiff_folder_") and getattr(loaded, "__file__", None) == real:
                     del sys.modules[module]  # of an earlier text of the file
         words = list(arguments)
         if not any(w.startswith("--ptx-backend") for w in words):

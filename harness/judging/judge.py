@@ -140,6 +140,18 @@ def judge(case: Case, policy: Policies, inputs: Units, outputs: Units, pack: int
     return judgement
 
 
+def passes(case: Case, policy: Policies, inputs: Units, outputs: Units, pack: int = 1) -> bool:
+    """Whether `judge` finds a pass. Raises ReferenceFault or DomainError as `judge` does.
+
+    A search for what makes wrong results right asks this of hundreds of changes. Nearly all of them leave a wrong code,
+    of which neither a class nor a cause need be found.
+    """
+    codes, got = codes_of(case.inputs, inputs), codes_of(case.outputs, outputs)
+    if any(output.failing.any() for output in _compared(case, policy, inputs, codes, got)):
+        return False
+    return judge(case, policy, inputs, outputs, pack).passed
+
+
 def judge_same(case: Case, inputs: Units, expected: Units, outputs: Units, pack: int = 1) -> Judgement:
     """Require equal bits from two runs of the same variant (the loop and the straight runs)."""
     want, got = codes_of(case.outputs, expected), codes_of(case.outputs, outputs)
@@ -235,18 +247,24 @@ def _compare_reference(
 
     An element passes if all its outputs match those of one reference.
     """
+    best = _compared(case, policy, inputs, codes, got)
+    for output in best:
+        if output.fmt.is_float:
+            add_counts(into.ulps, step_histogram(output.fmt, output.expected, output.got))
+            if case.elementwise and case.inputs:
+                _merge_ranges(into.ranges, _ranges(case, codes, output))
+    return best
+
+
+def _compared(
+    case: Case, policy: Policies, inputs: Units, codes: Mapping[str, Codes], got: Mapping[str, Codes]
+) -> list[Compared]:
     _check_through(case, policy, codes)
     found = [
         _compare_one(case, replace(policy, reference=reference), inputs, codes, got)
         for reference in alternatives(policy.reference)
     ]
-    best = functools.reduce(functools.partial(_better, case), found)
-    for output in best.values():
-        if output.fmt.is_float:
-            add_counts(into.ulps, step_histogram(output.fmt, output.expected, output.got))
-            if case.elementwise and case.inputs:
-                _merge_ranges(into.ranges, _ranges(case, codes, output))
-    return list(best.values())
+    return list(functools.reduce(functools.partial(_better, case), found).values())
 
 
 def _check_through(case: Case, policy: Policies, codes: Mapping[str, Codes]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import importlib.metadata
 import os
@@ -65,9 +66,14 @@ _TRITONS = "that Triton uses alone"
 
 def ledgers() -> str:
     """A digest of the ledgers on which evidence rests: of forms of PTX, and of what is taught of machine code."""
-    folder = PACKAGE / "conformance"
-    texts = [(folder / name).read_bytes() for name in ("ledger.jsonl", "taught.jsonl", "moves.jsonl")]
-    return hashlib.sha256(b"\0".join(texts)).hexdigest()[:32]
+    files = [PACKAGE / "conformance" / name for name in ("ledger.jsonl", "taught.jsonl", "moves.jsonl")]
+    return _digest_of(tuple((file, file.stat().st_mtime_ns, file.stat().st_size) for file in files))
+
+
+@functools.lru_cache(maxsize=4)
+def _digest_of(files: tuple[tuple[Path, int, int], ...]) -> str:
+    """A digest of the contents of files with the times and sizes that they have now."""
+    return hashlib.sha256(b"\0".join(file.read_bytes() for file, _, _ in files)).hexdigest()[:32]
 
 
 def _named(compilers: Mapping[str, Any]) -> str:
@@ -88,6 +94,7 @@ def _compilers() -> dict[str, dict[str, str]]:
     return builds
 
 
+@functools.cache
 def _version(package: str) -> str | None:
     try:
         return importlib.metadata.version(package)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ptxdiff.inputs.sets import within
 from ptxdiff.jobs import Job
-from ptxdiff.judging.judge import Judgement, judge
+from ptxdiff.judging.judge import Judgement, passes
 from ptxdiff.judging.likeness import EXCHANGED
 from ptxdiff.model.arguments import format_of
 from ptxdiff.model.derive import DerivationError, asm_form
@@ -149,7 +149,7 @@ class Repairs:
             return False
         try:
             outputs = outputs_of_text(job, kernel, ptx, _SECONDS)
-            return judge(job.case, self.policy, job.inputs, outputs, job.setup.pack).passed
+            return passes(job.case, self.policy, job.inputs, outputs, job.setup.pack)
         except (PtxError, ReferenceFault, DomainError, ValueError):
             return False
 
@@ -163,7 +163,7 @@ class Repairs:
             return False
         try:
             outputs = outputs_of_text(replace(job, inputs=given), kernel, kernel.compilation.ptx, _SECONDS)
-            return judge(job.case, self.policy, job.inputs, outputs, job.setup.pack).passed
+            return passes(job.case, self.policy, job.inputs, outputs, job.setup.pack)
         except (PtxError, ReferenceFault, DomainError, ValueError):
             return False
 
@@ -185,7 +185,7 @@ class Repairs:
         trial = replace(job, variant=variant, setup=replace(job.setup, padding=None))
         try:
             outputs = run_once(trial, asm_form(job.case, variant, job.setup.pack), given, {})
-            return judge(job.case, self.policy, units, outputs, job.setup.pack).passed
+            return passes(job.case, self.policy, units, outputs, job.setup.pack)
         except (PtxError, CaseError, DerivationError, ReferenceFault, DomainError, ValueError):
             return False
 

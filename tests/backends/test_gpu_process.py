@@ -17,26 +17,12 @@ from ptxdiff.jobs import Job, Setup
 from ptxdiff.processes.child import Device, DeviceFault
 from ptxdiff.processes.gpus import Gpu, names_of, share
 from tests.backends import backend_cases
-from tests.support.readyprocess import workers_are_forks
 
 pytest.importorskip("torch")
 pytest.importorskip("triton")
 
 GPU = Gpu("GPU-7", "a GPU", "GPU-0-test", "sm_90a", 1 << 30)
 HERE = "tests.backends.device_stand_in"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _devices_are_forks():
-    """Processes of devices start with torch and Triton; those without a device, and of a killed parent, are new."""
-    with pytest.MonkeyPatch.context() as patch:
-        workers_are_forks(patch)
-        yield
-
-
-@pytest.fixture
-def new_processes(monkeypatch):
-    monkeypatch.setattr("ptxdiff.processes.pool.subprocess", subprocess)
 
 
 @pytest.fixture(scope="module")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 
 import pytest
 
 from ptxdiff.cli import LOADING, VERBS, main
+from tests.support import readyprocess
 from tests.support.case_sources import RIGHT
 
 
@@ -75,7 +75,7 @@ def test_run_has_what_pytest_has(tmp_path):
     (tmp_path / "cases" / "flip.py").write_text(importing("from src.kern.k import double"))
     command = [sys.executable, "-m", "ptxdiff", "run", "--backend", "emulator", "-t", "sm_90", "-v"]
     environment = {**os.environ, "PTXDIFF_ASM_ALONE": "1"}  # no compiler is started
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, env=environment)
+    done = readyprocess.run(command, cwd=tmp_path, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 passed" in done.stdout
 

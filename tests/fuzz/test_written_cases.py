@@ -26,7 +26,6 @@ from ptxdiff.references.formats import U32
 from ptxdiff.running.item import Item
 from ptxdiff.running.run import run_item
 from ptxdiff.triton.ptxas import assembler_at
-from tests.support.readyprocess import workers_are_forks
 
 pytest.importorskip("torch")
 pytest.importorskip("triton")
@@ -65,11 +64,9 @@ def finding(kind="wrong", instruction="xor.b32 %r4, %r0, %r1;", text=TEXT, **oth
 @pytest.fixture(scope="module")
 def device():
     sys.path.insert(0, str(Path(__file__).parents[1] / "backends"))
-    with pytest.MonkeyPatch.context() as patch:
-        workers_are_forks(patch)
-        made = Device(GPU, begin="device_stand_in:begin_as_emulator")
-        yield made
-        made.close()
+    made = Device(GPU, begin="device_stand_in:begin_as_emulator")
+    yield made
+    made.close()
 
 
 @pytest.fixture

@@ -1,8 +1,17 @@
 """Fixtures that several GPU tests share."""
 
 import importlib.util
+import subprocess
 
 import pytest
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _processes_that_own_a_gpu_are_new():
+    """A fork of a process that another GPU test used might share the state of its driver."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ptxdiff.processes.pool.subprocess", subprocess)
+        yield
 
 
 @pytest.fixture(scope="module")

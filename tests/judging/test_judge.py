@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ptxdiff import Case, Domain, Meets, absolute, asm, exact, magnitude, relative, ulp
+from ptxdiff.judging import judge as judging
 from ptxdiff.judging.differences import Difference, classify_differences, count_steps, step_bin
-from ptxdiff.judging.judge import Judgement, judge, judge_same
+from ptxdiff.judging.judge import Judgement, judge_same, passes
 from ptxdiff.model.match import DomainError
 from ptxdiff.model.policies import policies
 from ptxdiff.model.reference import ReferenceFault
@@ -39,6 +40,13 @@ from ptxdiff.references.formats import (
 )
 from ptxdiff.strategies import codes
 from tests.support.running.float_codes import INF, LEAST_NORMAL, MINUS, NAN, ONE, TINY, TOP, units
+
+
+def judge(*arguments: Any) -> Judgement:
+    """The judgement; `passes` says of the same outputs whether it is a pass."""
+    found = judging.judge(*arguments)
+    assert passes(*arguments) == found.passed
+    return found
 
 
 def verdict_on(
@@ -229,6 +237,15 @@ def judged(got: list[int], expected: list[int], pack: int = 1, **fields: Any) ->
     variant = asm("mov.b32 $0, $1;", constraints="=r,r", **fields)
     case = Case(inputs={"x": fmt}, outputs={"y": fmt}, reference=lambda x: x, variants={"v": variant})
     return judge(case, policies(case, variant), {"x": units(fmt, *expected)}, {"y": units(fmt, *got)}, pack)
+
+
+def test_the_question_whether_outputs_pass_looks_for_no_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Repairs ask it of hundreds of texts."""
+    case = doubled()
+    given = case, policies(case, case.variants["never"]), {"x": units(F32, SUBNORMAL)}
+    monkeypatch.setattr(judging, "likely_cause", pytest.fail)
+    monkeypatch.setattr(judging, "_explained", pytest.fail)
+    assert not passes(*given, {"y": units(F32, 0)})
 
 
 def test_a_difference_outside_the_domain_is_only_counted():

@@ -11,6 +11,8 @@ import pytest
 
 from ptxdiff.processes.pool import Pool, changes_compilers, default_size, shared_pool
 
+pytestmark = pytest.mark.usefixtures("new_processes")
+
 
 @pytest.fixture(scope="module")
 def pool():

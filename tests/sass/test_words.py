@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 
 import pytest
@@ -20,6 +21,7 @@ from ptxdiff.triton.targets import tool
 from tests.support.emulator import tensor_memory_text
 
 
+@functools.cache
 def _cubins(target: str) -> list[bytes]:
     if said := create("sass").unavailable(target):
         pytest.skip(said)

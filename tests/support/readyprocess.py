@@ -69,14 +69,22 @@ def run(
 
 
 def workers_are_forks(patch: pytest.MonkeyPatch) -> None:
-    """Have the processes of `ptxdiff.processes.pool.Worker` start as forks."""
+    """Have the processes of `ptxdiff.processes.pool.Worker` start as forks, where a fork is what a new process is.
+
+    Under another program, with another interpreter, or with other variables that count when Python starts, they are
+    new processes.
+    """
 
     def started(
         command: Sequence[str], *, stdin: int, stdout: int, stderr: int, pass_fds: Sequence[int],
         env: Mapping[str, str], start_new_session: bool,
-    ) -> Forked:  # fmt: skip
+    ) -> Forked | subprocess.Popen[bytes]:  # fmt: skip
         assert stdin == stdout == subprocess.DEVNULL
         assert start_new_session
+        if command[0] != sys.executable or any(env.get(n) != os.environ.get(n) for n in AT_START):
+            return subprocess.Popen(
+                command, stdin=stdin, stdout=stdout, stderr=stderr, pass_fds=pass_fds, env=env, start_new_session=True
+            )
         given = {str(file): str(number) for number, file in enumerate(pass_fds, 3)}
         with open(os.devnull, "r+b") as nothing:
             files = [nothing.fileno(), nothing.fileno(), stderr, *pass_fds]

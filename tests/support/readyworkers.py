@@ -32,7 +32,7 @@ from execnet import gateway_base, gateway_io
 ROOT = Path(__file__).parents[2]
 IMPORTED = (
     "torch", "triton", "numba", "pytest", "execnet", "ptxdiff.running.collection", "ptxdiff.running.run",
-    "ptxdiff.backends.emulator", "ptxdiff.backends.gpu", "ptxdiff.emulator.isa",
+    "ptxdiff.backends.emulator", "ptxdiff.backends.gpu", "ptxdiff.emulator.isa", "ptxdiff.triton.stages",
     "ptxdiff.emulator.numeric.translation.loops",
     "ptxdiff.references.formats",
 )  # fmt: skip
@@ -45,6 +45,7 @@ class Origin:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
+        self._one_at_a_time = threading.Lock()  # several threads may start a worker, and answers name no request
 
     def fork(
         self,
@@ -67,19 +68,19 @@ class Origin:
         return int(self._asked(pid))
 
     def _asked(self, request: object, files: Sequence[int] = ()) -> bytes:
-        if self._socket is None:
-            self._start()
-        assert self._socket
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))] if files else []
-        self._socket.sendmsg([pickle.dumps(request)], rights)
-        return self._socket.recv(64)
+        with self._one_at_a_time:
+            if self._socket is None:
+                self._start()
+            assert self._socket
+            self._socket.sendmsg([pickle.dumps(request)], rights)
+            return self._socket.recv(64)
 
     def _start(self) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         code = f"from tests.support.readyworkers import serve; serve({theirs.fileno()})"
         self._process = subprocess.Popen([sys.executable, "-u", "-c", code], cwd=ROOT, pass_fds=[theirs.fileno()])
         theirs.close()
-        atexit.register(self.close)
 
     def close(self) -> None:
         """End the process and its workers."""
@@ -92,6 +93,7 @@ class ForkedIO(gateway_io.Popen2IOMaster):
     """execnet's connection to a worker that is a fork. args: the command of a new process, which is not started."""
 
     origin = Origin()
+    atexit.register(origin.close)  # now, so that it runs last: pools of workers end their processes when Python exits
 
     def __init__(self, args: list[str], execmodel: Any) -> None:
         read, requests = os.pipe()

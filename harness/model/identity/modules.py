@@ -23,7 +23,7 @@ from typing import Any
 
 from ptxdiff.model.identity.code import is_users
 from ptxdiff.model.identity.opened import is_watching, watch
-from ptxdiff.model.identity.source import executed, file_text
+from ptxdiff.model.identity.source import executed, file_text, real_path
 
 _FOLDER = "ptxdiff_folder_"
 
@@ -163,7 +163,7 @@ def imported_texts(path: Path, *beside: Path) -> dict[str, str]:
 
 def _is_at(path: Path, file: str | None) -> bool:
     """Whether a module's file is the one at `path`; asked for every loaded module, so names are compared first."""
-    return bool(file) and str(file).endswith(path.name) and Path(str(file)).resolve() == path.resolve()
+    return bool(file) and str(file).endswith(path.name) and real_path(str(file)) == real_path(str(path))
 
 
 def _package_of(path: Path) -> str:
