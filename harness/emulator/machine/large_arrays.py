@@ -12,12 +12,13 @@ import mmap
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 LEAST = 1 << 21
 """The least number of bytes that gets pages of its own: that of a large page on most processors."""
 
 
-def zeros(shape: int | tuple[int, ...], kind: Any) -> Any:
+def zeros(shape: int | tuple[int, ...], kind: Any) -> NDArray[Any]:
     """A new array of zeros of a shape and dtype. Memory that nobody uses costs nothing, if the array is large."""
     count = math.prod(shape) if isinstance(shape, tuple) else shape
     size = count * np.dtype(kind).itemsize
@@ -33,7 +34,7 @@ def zeros(shape: int | tuple[int, ...], kind: Any) -> Any:
     return np.frombuffer(memory, kind, count).reshape(shape)
 
 
-def full(count: int, value: int, kind: Any) -> Any:
+def full(count: int, value: int, kind: Any) -> NDArray[Any]:
     """A new array of a length and dtype with one value."""
     made = zeros(count, kind)
     made.fill(value)
