@@ -60,7 +60,9 @@ class Fibre:
 @dataclass
 class MachineLaunch:
     """What is the same for all blocks of a launch. parameters: the parameter area. schedules: those of the blocks, in
-    turn. guessed: whether bits were chosen for what is not known. shared: bytes of shared memory a block, reserved ones
+    turn. diverged: whether lanes that had not ended were ever at different places. met: whether a lane then ran a step
+    in which it can notice another one (`is_private`), so that the bits may depend on the schedule. guessed: whether a
+    step read bits that were chosen for what is not known. shared: bytes of shared memory a block, reserved ones
     included. visited: addresses of the instructions that a lane came to. cluster: the blocks of a cluster along x, y
     and z; None: no clusters. parts: of the grid, one after the other, that do the same work: see `Filling`."""
 
@@ -75,6 +77,7 @@ class MachineLaunch:
     ran: dict[str, int] = field(default_factory=dict)
     approximate: set[str] = field(default_factory=set)
     diverged: bool = False
+    met: bool = False
     guessed: bool = False
     shared: int = 0
     visited: set[int] = field(default_factory=set)
@@ -156,6 +159,10 @@ class Filling:
     def integers(self, low: int, high: int, size: int | tuple[int, ...] | None = None, dtype: Any = np.int64) -> Any:
         """Numbers from `low`, which is zero, up to `high`, a power of two, as numpy's generators give them."""
         self.launch.guessed = True
+        return self.unread(low, high, size, dtype)
+
+    def unread(self, low: int, high: int, size: int | tuple[int, ...] | None = None, dtype: Any = np.int64) -> Any:
+        """The same for bits that nobody has read yet: who reads them later says so (`MachineLaunch.guessed`)."""
         drawn = self._drawn.integers(low, high, size, dtype)
         drawn = drawn ^ dtype(high - 1) if self.launch.seed & 1 else drawn
         each, rest = divmod(len(drawn) if size is not None else 0, self.launch.parts)
@@ -181,6 +188,9 @@ class Machine:
         self.predicates: dict[int, Array] = {}
         self.uniform_predicates: dict[int, Array] = {}
         self.barriers: dict[int, Array] = {}
+        self.unwritten: dict[tuple[str, int], Array] = {}
+        """Registers and predicates that hold bits that were never written, or a function of such bits: in which lanes,
+        or warps."""
         self.zeros = np.zeros(self.lanes, np.uint32)
         self.ones = np.ones(self.lanes, np.uint8)
         self.alive = np.ones(self.lanes, np.bool_)
@@ -207,76 +217,98 @@ class Machine:
 
     def register(self, number: int) -> Array:
         """All lanes of a register."""
-        if number < 0:
-            return self.zeros
-        found = self.registers.get(number)
-        if found is None:
-            found = self.registers[number] = self.unknown(self.lanes, 32)
-        return found
+        return self.zeros if number < 0 else self._held("R", number, self.registers)
 
     def predicate(self, number: int) -> Array:
         """All lanes of a predicate."""
-        if number == 7:
-            return self.ones
-        found = self.predicates.get(number)
-        if found is None:
-            found = self.predicates[number] = self.unknown(self.lanes, 1)
-        return found
+        return self.ones if number == 7 else self._held("P", number, self.predicates)
 
     def uniform_register(self, number: int) -> Array:
         """All warps of a uniform register."""
-        if number < 0:
-            return np.zeros(self.warps, np.uint32)
-        found = self.uniform.get(number)
-        if found is None:
-            found = self.uniform[number] = self.unknown(self.warps, 32)
-        return found
+        return np.zeros(self.warps, np.uint32) if number < 0 else self._held("UR", number, self.uniform)
 
     def uniform_predicate(self, number: int) -> Array:
         """All warps of a uniform predicate."""
-        if number == 7:
-            return np.ones(self.warps, np.uint8)
-        found = self.uniform_predicates.get(number)
-        if found is None:
-            found = self.uniform_predicates[number] = self.unknown(self.warps, 1)
+        return np.ones(self.warps, np.uint8) if number == 7 else self._held("UP", number, self.uniform_predicates)
+
+    def _held(self, kind: str, number: int, table: dict[int, Array]) -> Array:
+        """All lanes or warps of a register or predicate that a step reads."""
+        found = self._row(kind, number, table)
+        if self.unwritten:
+            self._look_at(kind, number, None)
         return found
 
+    def _look_at(self, kind: str, number: int, lanes: Lanes) -> None:
+        """Note that the bits of some lanes of a register or predicate, or of warps, decide what a step does."""
+        missing = self.unwritten.get((kind, number))
+        if missing is not None and (missing if lanes is None else missing[lanes]).any():
+            self.launch.guessed = True
+
+    def _row(self, kind: str, number: int, table: dict[int, Array]) -> Array:
+        """All lanes or warps of a register or predicate, to be written. What was never written is chosen at random."""
+        found = table.get(number)
+        if found is None:
+            count = self.lanes if kind in ("R", "P") else self.warps
+            wide = kind in ("R", "UR")
+            found = self._unknown.unread(0, 1 << 32 if wide else 2, count, np.uint32 if wide else np.uint8)
+            table[number] = found
+            self.unwritten[kind, number] = np.ones(count, np.bool_)
+        return found
+
+    def _written(self, kind: str, number: int, lanes: Lanes) -> None:
+        """Note that lanes or warps of a register or predicate are written. To be called if any is unwritten."""
+        if lanes is None:
+            self.unwritten.pop((kind, number), None)
+        elif (missing := self.unwritten.get((kind, number))) is not None:
+            missing[lanes] = False
+            if not missing.any():
+                del self.unwritten[kind, number]
+
+    def depend(self, kind: str, number: int, lanes: Lanes, unwritten: Array) -> None:
+        """Note in which of some lanes a register or predicate holds a function of bits that were never written."""
+        if number >= 0 if kind == "R" else number != 7:
+            missing = self.unwritten.setdefault((kind, number), np.zeros(self.lanes, np.bool_))
+            missing[slice(None) if lanes is None else lanes] = unwritten
+
     def read(self, kind: str, number: int, lanes: Lanes) -> Array:
-        """A register or predicate, uniform or not, for lanes."""
+        """A register or predicate, uniform or not, for lanes of which the bits decide what a step does."""
+        found = self.fetch(kind, number, lanes)
+        if self.unwritten and kind in ("R", "P"):  # uniform ones were looked at
+            self._look_at(kind, number, lanes)
+        return found
+
+    def fetch(self, kind: str, number: int, lanes: Lanes) -> Array:
+        """A register or predicate, uniform or not, for lanes, as an operand of a function: the caller notes where its
+        result depends on bits that were never written (`depend`)."""
         if kind == "R":
-            held = self.registers.get(number)
-            found = self.register(number) if held is None else held
+            found = self.zeros if number < 0 else self._row("R", number, self.registers)
             return found if lanes is None else found[lanes]
         if kind == "P":
-            found = self.predicate(number)
+            found = self.ones if number == 7 else self._row("P", number, self.predicates)
             return found if lanes is None else found[lanes]
         found = self.uniform_register(number) if kind == "UR" else self.uniform_predicate(number)
         return np.repeat(found, _WARP) if lanes is None else found[lanes // _WARP]
 
     def write(self, kind: str, number: int, lanes: Lanes, value: Array) -> None:
         """Write a register or predicate of lanes; `value` belongs to the machine from now on."""
-        if kind == "R":
-            if number < 0:
-                return
-            if lanes is None:
-                self.registers[number] = value
-            else:
-                self.register(number)[lanes] = value
-        elif number != 7:
-            if lanes is None:
-                self.predicates[number] = value
-            else:
-                self.predicate(number)[lanes] = value
+        if number < 0 if kind == "R" else number == 7:
+            return
+        table = self.registers if kind == "R" else self.predicates
+        if lanes is None:
+            table[number] = value
+        else:
+            self._row(kind, number, table)[lanes] = value
+        if self.unwritten:
+            self._written(kind, number, lanes)
 
     def write_uniform(self, kind: str, number: int, warps: Lanes, value: Array) -> None:
         """Write a uniform register or predicate of warps."""
         if number < 0 or (kind == "UP" and number == 7):
             return
-        place = self.uniform_register(number) if kind == "UR" else self.uniform_predicate(number)
-        if warps is None:
-            place[:] = value
-        else:
-            place[warps] = value
+        place = self._row(kind, number, self.uniform if kind == "UR" else self.uniform_predicates)
+        place[slice(None) if warps is None else warps] = value
+        if self.unwritten:
+            self._written(kind, number, warps)
 
     # Running ------------------------------------------------------------------------------------------------------
 
@@ -289,8 +321,15 @@ class Machine:
         if step is None:
             raise MachineFault(f"a jump to 0x{fibre.pc:x}, where no instruction is")
         self.steps += 1
-        self.launch.visited.add(fibre.pc)
+        launch = self.launch
+        launch.visited.add(fibre.pc)
+        if launch.diverged and not launch.met and self._others_are_apart(fibre):
+            launch.met = not is_private(step)
         return step.run(self, fibre)
+
+    def _others_are_apart(self, fibre: Fibre) -> bool:
+        """Whether a lane that has not ended is not in a fibre."""
+        return fibre.lanes is not None and len(fibre.lanes) != np.count_nonzero(self.alive)
 
     def _run(self, advance: Callable[[Fibre, bool, Collection[int]], bool]) -> None:
         """Run until all lanes have ended.
@@ -300,6 +339,7 @@ class Machine:
         """
         turn = False
         while self.fibres:
+            self.launch.diverged |= len(self.fibres) > 1
             fibre, whole = self._next(turn)
             in_turns = not whole and self._schedules[0 if fibre.lanes is None else fibre.lanes[0]] == 2
             others = {f.pc for f in self.fibres} if whole else ()
@@ -383,7 +423,10 @@ class Machine:
         """The lanes for which a guard holds, and how many they are."""
         if guard is None:
             return lanes, self.lanes if lanes is None else len(lanes)
-        held = self.read(guard.kind, guard.number, lanes)
+        return self.held(self.read(guard.kind, guard.number, lanes), guard, lanes)
+
+    def held(self, held: Array, guard: Operand, lanes: Lanes) -> tuple[Lanes, int]:
+        """The lanes for which the bits of a guard hold, and how many they are."""
         found = np.flatnonzero(held == 0 if guard.inverted else held != 0)
         if lanes is not None:
             found = lanes[found]
@@ -492,6 +535,7 @@ class Machine:
 
     def _wait_with(self, lanes: Array, masks: Array) -> None:
         """Lanes are about to wait, with masks."""
+        self.launch.met |= are_unlike(lanes, masks)
 
     def _bits(self, of: Array) -> Array:
         """A mask for each warp of a truth value for each lane."""
@@ -584,6 +628,7 @@ class Computed(MachineStep):
         places = instruction.operands[first : first + count]
         self.destinations = list(zip(found.shape.destinations, places, strict=True))
         self.sources = [SourceFetch(k, o, instruction) for k, o in found.operands]
+        self.registers = [place for source in self.sources for place in source.registers]
         written = [(o.kind, o.number) for k, o in self.destinations if o.number not in ((7,) if k == "P" else (-1,))]
         if len(set(written)) != len(written):
             raise Unsupported(f"{instruction.text} writes one predicate twice")
@@ -597,11 +642,12 @@ class Computed(MachineStep):
             if guard is None:
                 count = machine.lanes if lanes is None else len(lanes)
             else:
-                lanes, count = machine.guarded(guard, lanes)
+                lanes, count = machine.held(machine.fetch(guard.kind, guard.number, lanes), guard, lanes)
             if count:
                 self._note(machine, count)
                 values = [s.lanes(machine, lanes, count) for s in self.sources]
                 results = [f(count, *values) for f in self.functions]
+                unwritten = self._unwritten(machine, lanes) if machine.unwritten else None
                 if self.undecided is not None:
                     unknown = self.undecided(count, *values) != 0
                     results[0] = np.where(unknown, machine.unknown(count, 1), results[0])
@@ -613,8 +659,30 @@ class Computed(MachineStep):
                             machine.write("R", place.number + 1, lanes, np.ascontiguousarray(high))
                     else:
                         machine.write(place.kind, place.number, lanes, value)
+                    if unwritten is not None:
+                        for further in range(1 + (kind == "R2" and place.number >= 0)):
+                            machine.depend(place.kind, place.number + further, lanes, unwritten)
+            if guard is not None and guard.kind == "P" and ("P", guard.number) in machine.unwritten:
+                self._depend_on_guard(machine, machine.unwritten["P", guard.number].copy(), fibre.lanes)
         fibre.pc += BYTES
         return True
+
+    def _depend_on_guard(self, machine: Machine, unwritten: Array, lanes: Lanes) -> None:
+        """Where it was never written whether the guard holds, it is not known whether a result was written."""
+        chosen = np.flatnonzero(unwritten) if lanes is None else lanes[unwritten[lanes]]
+        if len(chosen):
+            for kind, place in self.destinations:
+                for further in range(1 + (kind == "R2" and place.number >= 0)):
+                    machine.depend(place.kind, place.number + further, chosen, np.ones(len(chosen), np.bool_))
+
+    def _unwritten(self, machine: Machine, lanes: Lanes) -> Array | None:
+        """In which of some lanes a source holds bits that were never written; None: in none."""
+        parts = [machine.unwritten[place] for place in self.registers if place in machine.unwritten]
+        if not parts:
+            return None
+        whole = parts[0] if len(parts) == 1 else np.logical_or.reduce(parts)
+        found: Array = whole.copy() if lanes is None else whole[lanes]
+        return found if found.any() else None
 
     def _note(self, machine: Machine, count: int) -> None:
         launch = machine.launch
@@ -670,6 +738,9 @@ class SourceFetch:
         signs = operand.negated or operand.absolute or operand.inverted
         self.plain = not (self.same or self.wide or signs or operand.suffix) and kind not in _PARTS
         """Whether the definition reads the bits of one register or predicate as they are."""
+        pair = self.wide and operand.suffix != "F32" and operand.number >= 0
+        lane = operand.kind in ("R", "P")
+        self.registers = [(operand.kind, operand.number + k) for k in range(1 + pair)] if lane else []
 
     def _immediate(self, instruction: MachineInstruction) -> int:
         operand, source, encoded = self.operand, self.source, instruction.immediate
@@ -697,14 +768,14 @@ class SourceFetch:
         operand = self.operand
         if self.same:
             return self._same(machine, count)
-        low = machine.read(operand.kind, operand.number, lanes)
+        low = machine.fetch(operand.kind, operand.number, lanes)
         if self.plain:
             return low
         if not self.wide:
             return self._signed(low)
         if operand.suffix == "F32":
             return self._signed(_joined(low, low))
-        high = machine.read(operand.kind, operand.number + 1 if operand.number >= 0 else -1, lanes)
+        high = machine.fetch(operand.kind, operand.number + 1 if operand.number >= 0 else -1, lanes)
         return self._signed(_joined(low, high))
 
     def warps(self, machine: Machine, warps: Lanes, count: int) -> Array:
@@ -858,9 +929,51 @@ def _new(instruction: MachineInstruction) -> Computed:
     return made
 
 
+_PRIVATE = frozenset({"BSSY", "BSYNC", "CALL", "CS2R", "LDC", "LDL", "NOP", "P2R", "R2P", "RET", "RPCMOV", "S2R", "STL",
+                      "WARPSYNC", "YIELD", "BRA"})  # fmt: skip
+"""Opcodes of steps without a row in which no lane can notice another one. EXIT and BREAK are none of them: they can
+complete two barriers at once, whose lanes then go on together. Nor is BMOV: BREAK does not change what it kept."""
+
+
+def is_private(step: MachineStep) -> bool:
+    """Whether no lane can notice another one in a step: then it may run while lanes are apart, in any order.
+
+    Up to the first other step a lane has the same values in every schedule: a private step, or one with a row, changes
+    registers, predicates and local memory of its own lanes alone, or decides where they go on and which others they
+    wait for. All lanes come together at the same instructions in every schedule, because a fibre splits by values and
+    joins again where all lanes of a barrier wait. For that, lanes of a warp that wait together must wait for the same
+    ones (`are_unlike`): else they complete two barriers at once, or one after the other, by who came before.
+    """
+    instruction = step.instruction
+    if isinstance(step, Computed):
+        return not step.uniform
+    if isinstance(step, RefusedStep):
+        return False
+    # A branch with a modifier can ask what the other lanes of a warp do, and so does a collective wait.
+    return instruction.opcode in _PRIVATE and not (
+        instruction.opcode in ("BRA", "WARPSYNC")
+        and {"ANY", "CONV", "DIV", "U", "COLLECTIVE", "EXCLUSIVE"}.intersection(instruction.modifiers)
+    )
+
+
+def are_unlike(lanes: Array, masks: Array) -> bool:
+    """Whether lanes of one warp wait with different masks."""
+    return bool(((masks[1:] != masks[:-1]) & (lanes[1:] // _WARP == lanes[:-1] // _WARP)).any())
+
+
 def unsupported(steps: Mapping[int, MachineStep]) -> Iterable[str]:
     """The words of each instruction that is not in the table."""
     return [s.words for s in steps.values() if isinstance(s, RefusedStep)]
 
 
-__all__ = ["DESTINATIONS", "SCHEDULES", "Machine", "MachineLaunch", "MachineStep", "prepared", "unsupported"]
+__all__ = [
+    "DESTINATIONS",
+    "SCHEDULES",
+    "Machine",
+    "MachineLaunch",
+    "MachineStep",
+    "are_unlike",
+    "is_private",
+    "prepared",
+    "unsupported",
+]

@@ -170,11 +170,15 @@ def _shared_bytes(code: MachineCode) -> int:
 def _agreed(kernel: PlacedMachineCode) -> tuple[MachineLaunch, int]:
     """The last launch of runs that all write the same bytes, and how many they were.
 
-    Without divergence all schedules are one. Two fillings show undefined bits; of two bits that are opposite in both, a
-    third shows the xor. Raises ScheduleDependence and UndefinedBits if two runs write different bytes.
+    One run is enough if no step read bits that were never written, and lanes noticed each other only where all were
+    together: any other run would do the same (`is_private`). Else two fillings show undefined bits; of two bits that
+    are opposite in both, a third shows the xor. Without divergence all schedules are one. Raises ScheduleDependence and
+    UndefinedBits if two runs write different bytes.
     """
     launch, first = kernel.run(SCHEDULES[0], SEEDS[0])
     runs = 1
+    if not (launch.guessed or launch.met):
+        return launch, runs
     for schedule, seed in zip(SCHEDULES[1:], SEEDS[1:], strict=True):
         if runs < 2 or launch.diverged or launch.guessed:
             launch, other = kernel.run(schedule, seed)

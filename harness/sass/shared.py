@@ -88,7 +88,8 @@ class SharedBlocks:
         team = self.cluster * machine.threads
         self.order = HappensBefore(machine.lanes, machine.threads, team, team, exact=partial or self.cluster > 1)
         self.memory = Shared(machine.lanes // machine.threads, machine.launch.shared, unit, True, self.order)
-        self.memory.bytes = machine.random.integers(0, 256, len(self.memory.bytes), np.uint8)
+        self.memory.bytes = machine.random.unread(0, 256, len(self.memory.bytes), np.uint8)
+        self.unwritten = np.ones(len(self.memory.bytes), np.bool_)  # by byte, whether no thread stored to it
         self.allocates = any(i.opcode == "UTCATOMSWS" for i in instructions)
         if self.allocates:
             self.memory.bytes.reshape(-1, self.memory.size)[:, slice(*ALLOCATIONS)] = 0
@@ -314,6 +315,7 @@ class SharedBlocks:
         self.refuse_coming(instruction, places, "reads")
         self._before()
         self._refuse(instruction, self.memory.note_read(places, size, lanes, strong), places, "reads")
+        self._look_at(places, size)
         return np.asarray(self.memory.bytes.reshape(-1, size)[places // size])
 
     def store(self, instruction: MachineInstruction, places: Array, rows: Array, lanes: Array) -> None:
@@ -322,10 +324,11 @@ class SharedBlocks:
         self.refuse_coming(instruction, places, "overwrites")
         table, index = self.memory.bytes.reshape(-1, size), places // size
         self._before()
-        changes = (table[index] != rows).any(axis=1)
+        unwritten = self.unwritten.reshape(-1, size)
+        changes = (table[index] != rows).any(axis=1) | unwritten[index].any(axis=1)
         self._refuse(instruction, self.memory.note_write(places, size, lanes, changes), places, "overwrites")
         self.forget(places)
-        table[index] = rows
+        table[index], unwritten[index] = rows, False
         self._refuse(instruction, (table[index] != rows).any(axis=1), places, "is one of several threads that store to")
 
     def update(self, instruction: MachineInstruction, places: Array, size: int, lanes: Array) -> Array:
@@ -333,7 +336,14 @@ class SharedBlocks:
         self.refuse_coming(instruction, places, "updates")
         self._before()
         self._refuse(instruction, self.memory.note_update(places, size, lanes), places, "updates")
+        self._look_at(places, size)
         return self.memory.bytes.reshape(-1, size)
+
+    def _look_at(self, places: Array, size: int) -> None:
+        """Note that a step reads bytes."""
+        launch = self.machine.launch
+        if not launch.guessed and self.unwritten.reshape(-1, size)[places // size].any():
+            launch.guessed = True
 
     def fence(self, lanes: Array, scope: str) -> None:
         """A memory barrier: as `end_fence`, and later atomic operations and strong stores of threads release what their

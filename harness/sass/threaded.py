@@ -18,15 +18,15 @@ import numpy as np
 from ptxdiff.emulator.numeric.vectorise import Array
 from ptxdiff.sass.cubin import MachineCode
 from ptxdiff.sass.machine import (
-    _WARP,
     Computed,
     Fibre,
     Lanes,
     Machine,
     MachineLaunch,
     MachineStep,
-    RefusedStep,
     StepCode,
+    are_unlike,
+    is_private,
     prepared_step,
 )
 from ptxdiff.sass.rows import ROWS
@@ -125,36 +125,13 @@ class LanesMeet(Exception):
     """A step in which lanes can notice each other is to run while some lanes are elsewhere: see `ThreadedMachine`."""
 
 
-_PRIVATE = frozenset({"BSSY", "BSYNC", "CALL", "CS2R", "LDC", "LDL", "NOP", "P2R", "R2P", "RET", "RPCMOV", "S2R", "STL",
-                      "WARPSYNC", "YIELD", "BRA"})  # fmt: skip
-"""Opcodes of steps without a record in which no lane can notice another one. EXIT and BREAK are none of them: they can
-complete two barriers at once, whose lanes then go on together. Nor is BMOV: BREAK does not change what it kept."""
-
-
-def _is_private(step: MachineStep) -> bool:
-    instruction = step.instruction
-    if isinstance(step, Computed):
-        return not step.uniform
-    if isinstance(step, RefusedStep):
-        return False
-    # A branch with a modifier can ask what the other lanes of a warp do, and so does a collective wait.
-    return instruction.opcode in _PRIVATE and not (
-        instruction.opcode in ("BRA", "WARPSYNC")
-        and {"ANY", "CONV", "U", "COLLECTIVE", "EXCLUSIVE"}.intersection(instruction.modifiers)
-    )
-
-
 class ThreadedMachine(Machine):
     """A machine whose registers are rows of tables, and that runs records (see the top of this module).
 
     What was never written is filled at once, and not when it is first read.
 
-    private: raise `LanesMeet` before a step in which lanes can notice each other, unless all lanes are at it. Up to
-    there a lane has the same values in every schedule: a step of `_PRIVATE`, or one with a record, changes registers,
-    predicates and local memory of its own lanes alone, or decides where they go on and which others they wait for. All
-    lanes come together at the same instructions in every schedule, because a fibre splits by values and joins again
-    where all lanes of a barrier wait. For that, lanes of a warp that wait together must wait for the same ones: else
-    they complete two barriers at once, or one after the other, by who came before.
+    private: raise `LanesMeet` before a step in which lanes can notice each other (`is_private`), unless all lanes are
+    at it.
     """
 
     def __init__(
@@ -213,14 +190,18 @@ class ThreadedMachine(Machine):
         """See Machine.uniform_predicate."""
         return super().uniform_predicate(number) if number == 7 else self._uniform_predicates[number]
 
-    def read(self, kind: str, number: int, lanes: Lanes) -> Array:
-        """See Machine.read. It is a copy: rows change in place."""
+    def _row(self, kind: str, number: int, table: dict[int, Array]) -> Array:
+        """See Machine._row. All bits are there."""
+        return self.uniform_register(number) if kind == "UR" else self.uniform_predicate(number)
+
+    def fetch(self, kind: str, number: int, lanes: Lanes) -> Array:
+        """See Machine.fetch. It is a copy: rows change in place."""
         if kind == "R":
             found = self.register(number)
         elif kind == "P":
             found = self.predicate(number)
         else:
-            return super().read(kind, number, lanes)
+            return super().fetch(kind, number, lanes)
         return found.copy() if lanes is None else found[lanes]
 
     def write(self, kind: str, number: int, lanes: Lanes, value: Array) -> None:
@@ -234,7 +215,7 @@ class ThreadedMachine(Machine):
 
     def _wait_with(self, lanes: Array, masks: Array) -> None:
         """See Machine._wait_with."""
-        if self.private and ((masks[1:] != masks[:-1]) & (lanes[1:] // _WARP == lanes[:-1] // _WARP)).any():
+        if self.private and are_unlike(lanes, masks):
             raise LanesMeet
 
     def run_threaded(self) -> None:
@@ -250,7 +231,7 @@ class ThreadedMachine(Machine):
         place = self.code.at.get(pc)
         if place is None or run_records is None:
             step = self.code.step(pc)
-            if step is not None and self.private and fibre.lanes is not None and not _is_private(step):
+            if step is not None and self.private and fibre.lanes is not None and not is_private(step):
                 raise LanesMeet
             return self._take(fibre, step)
         start, number, following = place

@@ -80,9 +80,9 @@ class _TracingMachine(Machine):
         place = int(np.searchsorted(lanes, self.lane))
         return place if place < len(lanes) and lanes[place] == self.lane else -1
 
-    def read(self, kind: str, number: int, lanes: Lanes) -> Array:
-        """See Machine.read."""
-        found = super().read(kind, number, lanes)
+    def fetch(self, kind: str, number: int, lanes: Lanes) -> Array:
+        """See Machine.fetch."""
+        found = super().fetch(kind, number, lanes)
         if (at := self._at(lanes)) >= 0:
             self._note("reads", kind, number, found, at)
         return found
