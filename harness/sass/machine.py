@@ -102,6 +102,7 @@ class MachineLaunch:
             # An instruction may read the word of a narrow last parameter. What follows has other bits in each filling.
             end = self.code.base + len(self.parameters)
             put(end, bytes([0xA5 if self.seed & 1 else 0x5A]) * (-end % 4))
+            self.guessed = self.guessed or end % 4 != 0  # whoever reads the word reads bits that nobody gave
             self._bank = data, known
         return self._bank
 

@@ -52,6 +52,7 @@ class _Issue:
         held = self.blocks.memory
         octets = held.bytes[SHARED_BASE:]
         none = np.zeros(len(octets), np.uint8)  # bits that were never written are random ones here
+        machine.launch.guessed |= bool(self.blocks.unwritten[SHARED_BASE:].any())  # which of them it reads is not asked
         self.shared = SimpleNamespace(bytes=octets, undefined=none, size=held.size, limit=held.limit - SHARED_BASE)
         self.promises = SimpleNamespace(note_layout=lambda *given: None)
         self.memory = self.tensor_memory.memory

@@ -89,10 +89,12 @@ def test_the_right_ptxas_passes(tmp_path) -> None:
 
 
 def _not_accused(results, *words: str) -> None:
-    assert {r.verdict for r in results} == {"not run"}
+    """No result is a failure. Those with the PTX's bits pass, on other inputs of the plan."""
+    assert "not run" in {r.verdict for r in results} <= {"not run", "pass"}
     assert not any(r.diagnosis for r in results)
+    unsettled = [r.words for r in results if r.verdict == "not run"]
     for word in ("unsettled", *words):
-        assert word in results[-1].words
+        assert word in unsettled[-1]
 
 
 def _ledger(tmp_path, monkeypatch, name: str, without: str) -> None:
