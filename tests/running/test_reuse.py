@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import colorsys
 import json
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
 from ptxdiff.model.load import load
+from ptxdiff.processes.pool import Pool
 from ptxdiff.running import reuse
 from ptxdiff.running import run as running
 from ptxdiff.running.item import Item
@@ -70,6 +72,44 @@ def test_after_an_edit_of_what_an_imported_module_does_everything_runs(runs, mon
     found, ran, _ = runs(case=case, helper=helper.replace("6", "7"))
     assert len(ran) == 3
     assert found["right", "sm_100a"] == "fail"
+
+
+COMPILED = """
+from pathlib import Path
+import triton
+import triton.language as tl
+from ptxdiff import Case, plain
+from ptxdiff.references.formats import U32
+
+@triton.constexpr_function
+def number():
+    return int((Path(__file__).parent / "number.txt").read_text())
+
+@triton.jit
+def flipped(x):
+    n: tl.constexpr = number()
+    return x ^ n
+
+case = Case(
+    inputs={{"x": U32}}, outputs={{"y": U32}}, reference=lambda x: x ^ 6, variants={{"triton": plain(flipped)}},
+)
+"""
+
+
+def test_after_an_edit_of_a_file_that_the_compiler_alone_opens_everything_runs(runs, pytester, monkeypatch):
+    """The compiler calls such functions in a process of its own, and its PTX is stored under the text of the code."""
+    from ptxdiff.triton import compile as compiling
+
+    data = pytester.path / "cases" / "number.txt"
+    data.parent.mkdir()
+    for text, verdict, times in (("6", "pass", 2), ("7", "fail", 1)):
+        data.write_text(text)
+        compiling.forget()
+        with closing(Pool(1)) as pool:
+            monkeypatch.setattr(compiling, "shared_pool", lambda *of, pool=pool: pool)
+            for number in range(times):
+                found, ran, _ = runs(case=COMPILED)
+                assert (found, len(ran)) == ({("triton", "sm_100a"): verdict}, 1 - number)
 
 
 def test_a_case_that_two_files_bind_has_a_key_for_each(tmp_path):
