@@ -75,41 +75,52 @@ def test_after_an_edit_of_what_an_imported_module_does_everything_runs(runs, mon
 
 
 COMPILED = """
-from pathlib import Path
-import triton
-import triton.language as tl
 from ptxdiff import Case, plain
 from ptxdiff.references.formats import U32
-
-@triton.constexpr_function
-def number():
-    return int((Path(__file__).parent / "number.txt").read_text())
-
-@triton.jit
-def flipped(x):
-    n: tl.constexpr = number()
-    return x ^ n
+from {helper} import flipped
 
 case = Case(
     inputs={{"x": U32}}, outputs={{"y": U32}}, reference=lambda x: x ^ 6, variants={{"triton": plain(flipped)}},
 )
 """
+FLIPPED = """
+from pathlib import Path
+import triton
+import triton.language as tl
+
+@triton.constexpr_function
+def number():
+    return NUMBER
+
+@triton.jit
+def flipped(x):
+    n: tl.constexpr = number()
+    return x ^ n
+"""
 
 
-def test_after_an_edit_of_a_file_that_the_compiler_alone_opens_everything_runs(runs, pytester, monkeypatch):
+@pytest.mark.parametrize("number", ["int(DATA.read_text())", "6 if DATA.stat().st_size == 1 else 7"])
+@pytest.mark.parametrize("imported", [False, True])
+def test_after_an_edit_of_a_file_that_the_compiler_alone_opens_everything_runs(
+    runs, pytester, tmp_path, monkeypatch, number, imported
+):
     """The compiler calls such functions in a process of its own, and its PTX is stored under the text of the code."""
     from ptxdiff.triton import compile as compiling
 
-    data = pytester.path / "cases" / "number.txt"
-    data.parent.mkdir()
-    for text, verdict, times in (("6", "pass", 2), ("7", "fail", 1)):
+    code = FLIPPED.replace("NUMBER", number.replace("DATA", "(Path(__file__).parent / 'data.txt')"))
+    texts = {"case": COMPILED, "helper": code}
+    if not imported:
+        texts = {"case": code + COMPILED.replace("from {helper} import flipped\n", "")}
+    data = (tmp_path if imported else pytester.path / "cases") / "data.txt"
+    data.parent.mkdir(exist_ok=True)
+    for text, verdict, times in (("6", "pass", 2), ("07", "fail", 1)):
         data.write_text(text)
         compiling.forget()
         with closing(Pool(1)) as pool:
             monkeypatch.setattr(compiling, "shared_pool", lambda *of, pool=pool: pool)
-            for number in range(times):
-                found, ran, _ = runs(case=COMPILED)
-                assert (found, len(ran)) == ({("triton", "sm_100a"): verdict}, 1 - number)
+            for again in range(times):
+                found, ran, _ = runs(**texts)
+                assert (found, len(ran)) == ({("triton", "sm_100a"): verdict}, 1 - again)
 
 
 def test_a_case_that_two_files_bind_has_a_key_for_each(tmp_path):

@@ -102,7 +102,7 @@ def watch(noting: bool = True) -> None:
     noting: if False, only wrap functions of `os`, which then note nothing: code that names them has the digest that it
     has in a process with the hook.
     """
-    global _installed, _wrapped
+    global _installed, _wrapped, _elsewhere
     if not _wrapped:
         _wrapped = True
         for name in _ASKING:
@@ -110,7 +110,14 @@ def watch(noting: bool = True) -> None:
         for name in _OF_THE_PROCESS:
             if hasattr(os, name):
                 _wrap_state(name)
-    if noting and not _installed:
+    if noting:
+        _install()
+        _elsewhere = False
+
+
+def _install() -> None:
+    global _installed
+    if not _installed:
         _installed = True
         sys.addaudithook(_hook)
 
@@ -122,13 +129,11 @@ def noting() -> Iterator[None]:
     A compiler's process executes the case file, as its parent does, but only the compiler calls the functions that
     give a kernel its constants (`triton.constexpr_function`).
     """
-    global _installed, _elsewhere
-    if _installed and not _elsewhere:
+    global _elsewhere
+    if is_watching():
         yield
         return
-    if not _installed:
-        _installed = True
-        sys.addaudithook(_hook)
+    _install()
     _elsewhere = False
     try:
         yield
@@ -155,8 +160,8 @@ def take_over(theirs: Notes) -> None:
 
 
 def is_watching() -> bool:
-    """Whether the hook is installed in this process."""
-    return _installed
+    """Whether this process notes what the user's code does."""
+    return _installed and not _elsewhere
 
 
 def note(source: str, paths: Iterable[str]) -> None:
