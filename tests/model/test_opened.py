@@ -323,7 +323,7 @@ def test_notes_of_another_process_count_as_this_processs_own(user, tmp_path):
     data, other = str(tmp_path / "data.txt"), str(tmp_path / "other.txt")
     (tmp_path / "other.txt").write_text("")
     changed = opened._Noted({data: (0, 0, 0), other: opened._stamp(other)}, effects={"it starts a process": None})
-    opened.take_over(opened.Notes({module.__file__: changed}, ()))
+    opened.take_over(opened.ProcessNotes({module.__file__: changed}, ()))
     found = opened_by([module.__file__])
     assert other in found.files
     assert data not in found.files

@@ -81,7 +81,7 @@ class Opened:
 
 
 @dataclass(frozen=True)
-class Notes:
+class ProcessNotes:
     """What was noted in another process, for `take_over`: by source, and faults of the hook."""
 
     by_source: Mapping[str, _Noted]
@@ -141,12 +141,12 @@ def noting() -> Iterator[None]:
         _elsewhere = True
 
 
-def notes() -> Notes | None:
+def notes() -> ProcessNotes | None:
     """All that this process has noted so far; None if that is nothing."""
-    return Notes(dict(_noted), tuple(_faults)) if _noted or _faults else None
+    return ProcessNotes(dict(_noted), tuple(_faults)) if _noted or _faults else None
 
 
-def take_over(theirs: Notes) -> None:
+def take_over(theirs: ProcessNotes) -> None:
     """Note what another process did for this one."""
     for source, other in theirs.by_source.items():
         noted = _noted.setdefault(source, _Noted())
