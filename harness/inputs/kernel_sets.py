@@ -327,13 +327,14 @@ _LAST_BINADES = 2
 
 
 def end_sets(case: Case, sizes: Sizes) -> tuple[str, ...]:
-    """The sets that a whole kernel is run on, in one of its sizes: the first one with two rows, if there is one. None
-    for large ones, and for those that work element by element."""
+    """The sets that a whole kernel is run on, in one of its sizes: the first one with two rows that are reduced, or
+    with one if there is no other. None for large ones, and for those that work element by element."""
     if not any(map(_has_ends, case.inputs.values())) or total(case, sizes) > MOST:
         return ()
-    fitting = [s for s in case.sizes if 0 < total(case, s) <= MOST]
-    chosen = next((s for s in fitting if _rows_at_ends(case, s) > 1), fitting[0] if fitting else sizes)
-    return ENDS if dict(chosen) == dict(sizes) and _reduces(CaseRef(case), tuple(sizes.items())) else ()
+    fitting = [s for s in case.sizes if 0 < total(case, s) <= MOST] or [sizes]
+    two_rows_first = sorted(fitting, key=lambda s: _rows_at_ends(case, s) < 2)
+    chosen = next((s for s in two_rows_first if _reduces(CaseRef(case), tuple(s.items()))), None)
+    return ENDS if chosen is not None and dict(chosen) == dict(sizes) else ()
 
 
 def _with_ends(case: Case, sizes: Sizes) -> str:

@@ -54,6 +54,8 @@ class Reply:
 
     warnings: Python's warnings, one line each; they never reach standard error, where any text counts as an error.
     raised: the exception's class name; "" if the call returned. message: the exception's message. trace: its traceback.
+    opened: what the worker has noted so far of files that the user's code opens (`ptxdiff.model.identity.opened`); None
+    for nothing.
     """
 
     value: Any = None
@@ -61,6 +63,7 @@ class Reply:
     raised: str = ""
     message: str = ""
     trace: str = ""
+    opened: Any = None
 
 
 def read_exactly(fd: int, size: int) -> bytes:
@@ -118,7 +121,8 @@ def answer(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Reply:
         except Exception as error:
             reply = Reply(raised=type(error).__name__, message=str(error), trace=traceback.format_exc())
     notes = tuple(dict.fromkeys(f"{w.category.__name__}: {w.message}" for w in caught))
-    return Reply(reply.value, notes, reply.raised, reply.message, reply.trace)
+    opened = sys.modules.get("ptxdiff.model.identity.opened")
+    return Reply(reply.value, notes, reply.raised, reply.message, reply.trace, opened.notes() if opened else None)
 
 
 def _resolved(call: Call) -> Any:

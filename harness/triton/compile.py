@@ -25,6 +25,7 @@ from ptxdiff.diskcache import DiskCache
 from ptxdiff.model.dialect import AsmCall
 from ptxdiff.model.identity import digest_with_code
 from ptxdiff.model.identity.definition import harness
+from ptxdiff.model.identity.opened import take_over
 from ptxdiff.processes.pool import DEFAULT_TIMEOUT, CallEnd, shared_pool
 from ptxdiff.triton import builds
 from ptxdiff.triton.builds import installation, installation_of
@@ -195,7 +196,14 @@ def _start(spec: KernelSpec, identity: str, timeout: float, result: Future[Compi
 
 
 def _judge(spec: KernelSpec, identity: str, outcome: CallEnd) -> Compiled:
-    """The compilation, or the compiler's refusal. identity: the key to store it under; "" stores nothing."""
+    """The compilation, or the compiler's refusal. identity: the key to store it under; "" stores nothing.
+
+    Nothing is stored either from a worker in which a kernel's code has opened files, which the key does not know. They
+    count among those that the case opens.
+    """
+    if outcome.reply is not None and outcome.reply.opened is not None:
+        take_over(outcome.reply.opened)
+        identity = ""
     refusal = from_outcome(outcome)
     if refusal or outcome.reply is None:
         return refusal or Refusal("error", "the compiler gave no answer")

@@ -32,6 +32,7 @@ from ptxdiff.model.dialect import AsmCall, asm_calls, has_packs
 from ptxdiff.model.identity import digest, digest_with_code
 from ptxdiff.model.identity.definition import harness
 from ptxdiff.model.identity.modules import execute_file
+from ptxdiff.model.identity.opened import noting, watch
 from ptxdiff.model.targets import capability
 from ptxdiff.processes.footprint import collect_seldom
 from ptxdiff.processes.worker import forget_output, nothing_written
@@ -237,9 +238,10 @@ def lower(spec: KernelSpec, held: Mapping[FunctionRef, Any] | None = None) -> Lo
 
     held: functions that exist in this process, as in a fork of the process that made them; others are loaded.
     """
-    function = load(spec.function, held)
     if not held:  # a worker compiles further kernels; a fork does not
+        watch(noting=False)  # before it imports a module with a kernel, as the process of the run did
         collect_seldom()
+    function = load(spec.function, held)
     constants = {position: _loaded(value, held) for position, value in spec.constants}
     forget_output()
     attributes = {position: [["tt.divisibility", 16]] for position in spec.divisible}
@@ -247,7 +249,7 @@ def lower(spec: KernelSpec, held: Mapping[FunctionRef, Any] | None = None) -> Lo
     options = {"num_warps": spec.num_warps, "enable_fp_fusion": spec.enable_fp_fusion, **dict(spec.options)}
     try:
         # A named build may be any Triton, in which nothing was tested; a fork compiles one kernel.
-        with _swapped(spec.swaps), contextlib.nullcontext() if spec.compiler or held else parsed_once():
+        with noting(), _swapped(spec.swaps), contextlib.nullcontext() if spec.compiler or held else parsed_once():
             ptx, metadata, asm, called = run_stages(
                 source, capability(spec.target), options, _but_for_contraction(spec, held)
             )

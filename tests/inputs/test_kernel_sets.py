@@ -154,6 +154,15 @@ def test_ends_are_run_in_one_size_with_two_rows() -> None:
     assert {*ENDS} <= {*sets_for(single, sizes[0])}
 
 
+def test_ends_are_not_run_in_a_size_whose_rows_have_one_element() -> None:
+    """There a maximum of a row is its element, whatever it begins with."""
+    sizes = [{"M": 4, "N": 1}, {"M": 1, "N": 8}, {"M": 4, "N": 8}]
+    case = dataclasses.replace(_of_integers(F32), reference=lambda x: x.max(axis=1).values, sizes=sizes)
+    assert [{*ENDS} <= {*sets_for(case, s)} for s in sizes] == [False, False, True]
+    case = dataclasses.replace(case, sizes=sizes[:2])
+    assert [{*ENDS} <= {*sets_for(case, s)} for s in sizes[:2]] == [False, True]
+
+
 # Units that are kept for the next variant and target -----------------------------------------------------------------
 
 

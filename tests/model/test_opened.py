@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ptxdiff.model.identity import opened
 from ptxdiff.model.identity.modules import execute_file
 from ptxdiff.model.identity.opened import ABSENT, ASKED, digest_of, opened_by
 
@@ -280,6 +281,53 @@ def test_an_unwatched_file_notes_nothing_and_has_the_digests_of_a_watched_one(tm
     assert unwatched[0] == "1 []"
     assert both[0] == "1 ['asked.txt', 'data.txt']"
     assert unwatched[1] == both[1] == told("[True]")[1]
+
+
+NOTED_WITHIN = """
+import sys
+from pathlib import Path
+from ptxdiff.model.identity.modules import execute_file
+from ptxdiff.model.identity.opened import noting, notes, opened_by, take_over
+
+file = Path(sys.argv[1])
+names = lambda: sorted(Path(p).name for p in opened_by([str(file)]).files)
+module = execute_file(file, "_user", watched=False)
+module.reads("before.txt")
+with noting():
+    module.reads("within.txt")
+module.reads("after.txt")
+print(*names())
+execute_file(file, "_again")
+module.reads("watched.txt")
+with noting():
+    pass
+module.reads("later.txt")
+print(*names())
+"""
+
+
+def test_a_process_that_notes_within_blocks_alone_does_so_until_it_executes_a_watched_file(tmp_path):
+    (tmp_path / "_user.py").write_text(
+        "from pathlib import Path\ndef reads(name):\n    (Path(__file__).parent / name).read_text()\n"
+    )
+    for name in ("before", "within", "after", "watched", "later"):
+        (tmp_path / f"{name}.txt").write_text("")
+    words = [sys.executable, "-c", NOTED_WITHIN, str(tmp_path / "_user.py")]
+    told = subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert told == ["within.txt", "later.txt watched.txt within.txt"]
+
+
+def test_notes_of_another_process_count_as_this_processs_own(user, tmp_path):
+    module = user[0]
+    module.reads()
+    data, other = str(tmp_path / "data.txt"), str(tmp_path / "other.txt")
+    (tmp_path / "other.txt").write_text("")
+    changed = opened._Noted({data: (0, 0, 0), other: opened._stamp(other)}, effects={"it starts a process": None})
+    opened.take_over(opened.ProcessNotes({module.__file__: changed}, ()))
+    found = opened_by([module.__file__])
+    assert other in found.files
+    assert data not in found.files
+    assert len(found.unknown) == 2
 
 
 def test_an_event_after_the_modules_are_gone_is_ignored():

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import colorsys
 import json
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
 from ptxdiff.model.load import load
+from ptxdiff.processes.pool import Pool
 from ptxdiff.running import reuse
 from ptxdiff.running import run as running
 from ptxdiff.running.item import Item
@@ -70,6 +72,55 @@ def test_after_an_edit_of_what_an_imported_module_does_everything_runs(runs, mon
     found, ran, _ = runs(case=case, helper=helper.replace("6", "7"))
     assert len(ran) == 3
     assert found["right", "sm_100a"] == "fail"
+
+
+COMPILED = """
+from ptxdiff import Case, plain
+from ptxdiff.references.formats import U32
+from {helper} import flipped
+
+case = Case(
+    inputs={{"x": U32}}, outputs={{"y": U32}}, reference=lambda x: x ^ 6, variants={{"triton": plain(flipped)}},
+)
+"""
+FLIPPED = """
+from pathlib import Path
+import triton
+import triton.language as tl
+
+@triton.constexpr_function
+def number():
+    return NUMBER
+
+@triton.jit
+def flipped(x):
+    n: tl.constexpr = number()
+    return x ^ n
+"""
+
+
+@pytest.mark.parametrize("number", ["int(DATA.read_text())", "6 if DATA.stat().st_size == 1 else 7"])
+@pytest.mark.parametrize("imported", [False, True])
+def test_after_an_edit_of_a_file_that_the_compiler_alone_opens_everything_runs(
+    runs, pytester, tmp_path, monkeypatch, number, imported
+):
+    """The compiler calls such functions in a process of its own, and its PTX is stored under the text of the code."""
+    from ptxdiff.triton import compile as compiling
+
+    code = FLIPPED.replace("NUMBER", number.replace("DATA", "(Path(__file__).parent / 'data.txt')"))
+    texts = {"case": COMPILED, "helper": code}
+    if not imported:
+        texts = {"case": code + COMPILED.replace("from {helper} import flipped\n", "")}
+    data = (tmp_path if imported else pytester.path / "cases") / "data.txt"
+    data.parent.mkdir(exist_ok=True)
+    for text, verdict, times in (("6", "pass", 2), ("07", "fail", 1)):
+        data.write_text(text)
+        compiling.forget()
+        with closing(Pool(1)) as pool:
+            monkeypatch.setattr(compiling, "shared_pool", lambda *of, pool=pool: pool)
+            for again in range(times):
+                found, ran, _ = runs(**texts)
+                assert (found, len(ran)) == ({("triton", "sm_100a"): verdict}, 1 - again)
 
 
 def test_a_case_that_two_files_bind_has_a_key_for_each(tmp_path):

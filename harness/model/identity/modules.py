@@ -31,9 +31,9 @@ _FOLDER = "ptxdiff_folder_"
 def execute_file(path: Path, name: str, *, watched: bool = True) -> ModuleType:
     """Execute a Python file and register it in `sys.modules` as `module_name(path, name)`.
 
-    watched: whether what it opens is noted (`opened`). Not in compilers' processes, which report no notes: their parent
-    executes the same file, and notes what it opens. The hook would take a tenth of their start. Raises what the file
-    raises.
+    watched: whether what it opens is noted (`opened`). Not in compilers' processes: their parent executes the same
+    file, and notes what it opens. The hook would take a tenth of their start, so it comes later, with the first kernel
+    (`opened.noting`). Raises what the file raises.
     """
     if path.suffix not in SOURCE_SUFFIXES:
         raise ImportError(f"{path} is no Python file")

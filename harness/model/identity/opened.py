@@ -15,11 +15,14 @@ Compiled code opens files without an event. Functions that do so (`torch.from_fi
 Parquet and images) are known by their names: a source that has one of these words has unknown inputs.
 
 A hook cannot be removed. So it is installed with the first case file, and ignores every event until then and most
-events later: its first line decides.
+events later: its first line decides. In a compiler's process it is installed with the first kernel, and notes only
+what the user's code does while a kernel is compiled (`noting`). The process that asked for the kernel takes these notes
+over.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -28,7 +31,7 @@ import stat
 import sys
 import sysconfig
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.util import source_from_cache
 from types import FrameType
@@ -77,10 +80,19 @@ class Opened:
     unknown: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class ProcessNotes:
+    """What was noted in another process, for `take_over`: by source, and faults of the hook."""
+
+    by_source: Mapping[str, _Noted]
+    faults: tuple[str, ...]
+
+
 _noted: dict[str, _Noted] = {}
 _faults: dict[str, None] = {}
 _installed = _wrapped = False
 _paused = False
+_elsewhere = False  # in a process that notes only within `noting`, whether it is outside
 _noting = threading.local()
 
 
@@ -90,7 +102,7 @@ def watch(noting: bool = True) -> None:
     noting: if False, only wrap functions of `os`, which then note nothing: code that names them has the digest that it
     has in a process with the hook.
     """
-    global _installed, _wrapped
+    global _installed, _wrapped, _elsewhere
     if not _wrapped:
         _wrapped = True
         for name in _ASKING:
@@ -98,14 +110,58 @@ def watch(noting: bool = True) -> None:
         for name in _OF_THE_PROCESS:
             if hasattr(os, name):
                 _wrap_state(name)
-    if noting and not _installed:
+    if noting:
+        _install()
+        _elsewhere = False
+
+
+def _install() -> None:
+    global _installed
+    if not _installed:
         _installed = True
         sys.addaudithook(_hook)
 
 
+@contextlib.contextmanager
+def noting() -> Iterator[None]:
+    """Note what the user's code does within this block, in a process that may note nothing else.
+
+    A compiler's process executes the case file, as its parent does, but only the compiler calls the functions that
+    give a kernel its constants (`triton.constexpr_function`).
+    """
+    global _elsewhere
+    if is_watching():
+        yield
+        return
+    _install()
+    _elsewhere = False
+    try:
+        yield
+    finally:
+        _elsewhere = True
+
+
+def notes() -> ProcessNotes | None:
+    """All that this process has noted so far; None if that is nothing."""
+    return ProcessNotes(dict(_noted), tuple(_faults)) if _noted or _faults else None
+
+
+def take_over(theirs: ProcessNotes) -> None:
+    """Note what another process did for this one."""
+    for source, other in theirs.by_source.items():
+        noted = _noted.setdefault(source, _Noted())
+        for path, stamp in other.files.items():
+            if noted.files.setdefault(path, stamp) != stamp:
+                noted.changed.add(path)
+        noted.written |= other.written
+        noted.changed |= other.changed
+        noted.effects |= other.effects
+    _faults.update(dict.fromkeys(theirs.faults))
+
+
 def is_watching() -> bool:
-    """Whether the hook is installed in this process."""
-    return _installed
+    """Whether this process notes what the user's code does."""
+    return _installed and not _elsewhere
 
 
 def note(source: str, paths: Iterable[str]) -> None:
@@ -117,7 +173,7 @@ def note(source: str, paths: Iterable[str]) -> None:
 
 def _hook(event: str, arguments: tuple[Any, ...]) -> None:
     note = _EVENTS.get(event) if _EVENTS else None  # Python's end empties this module before others
-    if note is None or _paused or getattr(_noting, "now", False):
+    if note is None or _paused or _elsewhere or getattr(_noting, "now", False):
         return
     _noting.now = True  # what this module itself asks about a path is no event
     try:
