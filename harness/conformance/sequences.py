@@ -105,6 +105,13 @@ def _upper_parts_of_products() -> Iterator[_NamedSequence]:
     yield "upper part of madc.hi.u64", f"{{ .reg .b64 v, w; {text} }}", ("b64",), ("b64",) * 3
     text = "mad.lo.cc.u64 v, $1, $2, $3; madc.hi.u64 w, $1, $2, $4; shr.u64 w, w, 40; add.u64 $0, v, w;"
     yield "upper part of madc.hi.u64 and a fourth", f"{{ .reg .b64 v, w; {text} }}", ("b64",), ("b64",) * 4
+    for operation in ("add", "sub"):  # the shifts above take away the bits in which a carry shows
+        text = f"mul.lo.u64 v, $1, $2; mul.hi.u64 w, $1, $2; {operation}.cc.u64 v, v, $3; {operation}c.u64 w, w, $2;"
+        text = f"{{ .reg .b64 v, w; {text} xor.b64 $0, v, w; }}"
+        yield f"carry of mul.lo.u64 and {operation} to mul.hi.u64", text, ("b64",), ("b64",) * 3
+    text = "shr.u64 x, $3, 62; mul.lo.u64 v, $1, $2; mul.hi.u64 w, $1, $2; sub.cc.u64 v, v, x; subc.u64 w, w, $2;"
+    text = f"{{ .reg .b64 v, w, x; {text} xor.b64 $0, v, w; }}"  # x is often 0, whose difference does not borrow
+    yield "carry of mul.lo.u64 and sub of bits to mul.hi.u64", text, ("b64",), ("b64",) * 3
 
 
 def _signed_carries() -> Iterator[_NamedSequence]:

@@ -19,7 +19,7 @@ from ptxdiff.emulator.isa.float32 import add_f32, mul_f32
 from ptxdiff.emulator.isa.float_extremes import max_halves
 from ptxdiff.emulator.isa.logic import by_table
 from ptxdiff.emulator.isa.modifiers import RN, RZ
-from ptxdiff.emulator.numeric.bits import clz64, shr64, sign_extend, wrap64
+from ptxdiff.emulator.numeric.bits import below64, clz64, shr64, sign_extend, wrap64
 from ptxdiff.emulator.text.types import NARROW
 from ptxdiff.sass import rows
 from ptxdiff.triton.targets import assembler, probe, tool
@@ -491,6 +491,12 @@ def _with_infinities(a: int, b: int, rnd: int, relu: int) -> int:
         ("cvt.rp.sat.f32.u16", "UI2F", "I2F.U16{.rnd}", "_signed_half"),
         ("mad.hi.s64", "UIMAD", "IMAD.WIDE.U32.X", "_unsigned_sum"),
         ("vsub.u32.u32.u32.sat.min", "UIADD3", "UIADD3.64-b", "_sum_of_words"),
+        ("carry of mul.lo.u64 and add to mul.hi.u64", "UIADD3", "UIADD3.64", "_sum_without_carry"),
+        ("carry of mul.lo.u64 and add to mul.hi.u64", "UIADD3", "UIADD3.64", "_carry_of_the_low_word"),
+        ("carry of mul.lo.u64 and add to mul.hi.u64", "UIADD3", "UIADD3.64.X", "_sum_that_takes_no_carry"),
+        ("carry of mul.lo.u64 and sub to mul.hi.u64", "UIADD3", "UIADD3.64-b", "_sum_without_carry"),
+        ("carry of mul.lo.u64 and sub to mul.hi.u64", "UIADD3", "UIADD3.64.X", "_sum_that_takes_no_carry"),
+        ("carry of mul.lo.u64 and sub of bits to mul.hi.u64", "UIADD3", "UIADD3.64-b", "_borrow_of_zero"),
         ("two e5m2x2 from f16x2", "UF2FP", "F2FP.SATFINITE{.RELU}.form.F16.UNPACK_B_MERGE_C", "_other_code"),
     ],
 )
@@ -514,6 +520,23 @@ def test_operands_of_halves_in_constant_banks_teach(name: str, monkeypatch: pyte
     lessons, complaints = _teach([name], "sm_80")
     assert complaints == {}
     assert any(f"{name} parameters -O3" in one.agreed for one in lessons.values())
+
+
+def _sum_without_carry(a: int, b: int, result: int) -> int:
+    return wrap64(a + b) if result == 0 else 0
+
+
+def _carry_of_the_low_word(a: int, b: int, result: int) -> int:
+    return wrap64(a + b) if result == 0 else ((a & 0xFFFFFFFF) + (b & 0xFFFFFFFF)) >> 32
+
+
+def _sum_that_takes_no_carry(a: int, b: int, c: int) -> int:
+    return wrap64(a + b)
+
+
+def _borrow_of_zero(a: int, b: int, result: int) -> int:
+    total = wrap64(a + b)
+    return total if result == 0 else (1 if below64(total, a) else 0)
 
 
 def _unsigned_place(a: int) -> int:
