@@ -321,12 +321,19 @@ def _extremes_with_predicates() -> Iterator[_NamedSequence]:
 
 
 def _borrows_of_shifted_numbers() -> Iterator[_NamedSequence]:
-    """Borrows of a difference whose first number is shifted to the right."""
+    """Borrows of a difference whose first number is shifted, and results that are kept beside their carry."""
     for by in (5, 16, 25):
         text = f"shr.u32 w, $1, {by}; sub.cc.u32 x, w, $2; subc.u32 $0, $3, $4;"
         yield f"borrow of shr u32 {by}", f"{{ .reg .b32 w, x; {text} }}", ("b32",), ("b32",) * 4
         text = f"shr.u32 w, $2, {by}; sub.cc.u32 $0, w, $3; subc.u32 $1, $4, $5;"
         yield f"difference and borrow of shr u32 {by}", f"{{ .reg .b32 w; {text} }}", ("b32",) * 2, ("b32",) * 4
+        text = f"shr.u32 w, $2, {by}; add.cc.u32 $0, w, $3; addc.u32 $1, $4, $5;"
+        yield f"sum and carry of shr u32 {by}", f"{{ .reg .b32 w; {text} }}", ("b32",) * 2, ("b32",) * 4
+        text = f"shl.b32 w, $2, {by}; sub.cc.u32 $0, w, $3; subc.u32 $1, $4, $5;"
+        yield f"difference and borrow of shl b32 {by}", f"{{ .reg .b32 w; {text} }}", ("b32",) * 2, ("b32",) * 4
+    for operation in ("add", "sub"):  # each word is kept, and so is each carry
+        text = f"{operation}.cc.u64 $0, $3, $4; {operation}c.cc.u64 $1, $4, $5; {operation}c.u64 $2, $5, $3;"
+        yield f"{operation} of three u64 and their carries", text, ("b64",) * 3, ("b64",) * 3
 
 
 def _between_others() -> Iterator[_NamedSequence]:

@@ -370,6 +370,9 @@ def test_min_and_max_of_float64_are_taught_whatever_is_chosen_of_equal_numbers()
         (TARGET, "borrow of w-$2, w shl 4", "LEA", "LEA-b", "_carry_where_it_borrows"),
         (TARGET, "sub of shl 12 with carries", "LEA", "LEA.X~b", "_shift_without_carry"),
         (TARGET, "borrow of shr u32 16", "LEA", "LEA.HI-b+carry", "_shifted_carry_where_it_borrows"),
+        (TARGET, "sum and carry of shr u32 16", "LEA", "LEA.HI", "_high_word_without_carry"),
+        (TARGET, "difference and borrow of shl b32 16", "LEA", "LEA-b", "_difference_of_no_shift"),
+        ("sm_120a", "sub of three u64 and their carries", "IADD", "IADD.64.X+carry", "_sum_that_only_gives_a_carry"),
         (TARGET, "max.s16x2 with predicates", "VIMNMX", "VIMNMX.kind+predicates", "_predicates_of_the_second"),
         (TARGET, "min.u16x2 with predicates", "VIMNMX", "VIMNMX.kind+predicates", "_exchanged_predicates"),
         ("sm_100a", "four e2m1x2 from f32 as 3120", "F2FP", "F2FP.SATFINITE{.RELU}.E2M1{.F32}.PACK_AB_MERGE_C",
@@ -520,6 +523,19 @@ def test_operands_of_halves_in_constant_banks_teach(name: str, monkeypatch: pyte
     lessons, complaints = _teach([name], "sm_80")
     assert complaints == {}
     assert any(f"{name} parameters -O3" in one.agreed for one in lessons.values())
+
+
+def _high_word_without_carry(a: int, b: int, c: int, n: int, result: int) -> int:
+    return (a >> 32 - n | c << n) + b if result == 0 else 0
+
+
+def _difference_of_no_shift(a: int, b: int, n: int, result: int) -> int:
+    return a + b if result == 0 else (1 if b == 0 else (a << n & 0xFFFFFFFF) + b >> 32 & 1)
+
+
+def _sum_that_only_gives_a_carry(a: int, b: int, c: int, result: int) -> int:
+    total = wrap64(a + b + c)
+    return wrap64(a + b) if result == 0 else (1 if below64(total, a) or (c == 1 and total == wrap64(a)) else 0)
 
 
 def _sum_without_carry(a: int, b: int, result: int) -> int:
