@@ -105,6 +105,13 @@ def _upper_parts_of_products() -> Iterator[_NamedSequence]:
     yield "upper part of madc.hi.u64", f"{{ .reg .b64 v, w; {text} }}", ("b64",), ("b64",) * 3
     text = "mad.lo.cc.u64 v, $1, $2, $3; madc.hi.u64 w, $1, $2, $4; shr.u64 w, w, 40; add.u64 $0, v, w;"
     yield "upper part of madc.hi.u64 and a fourth", f"{{ .reg .b64 v, w; {text} }}", ("b64",), ("b64",) * 4
+    for operation in ("add", "sub"):  # the shifts above take away the bits in which a carry shows
+        text = f"mul.lo.u64 v, $1, $2; mul.hi.u64 w, $1, $2; {operation}.cc.u64 v, v, $3; {operation}c.u64 w, w, $2;"
+        text = f"{{ .reg .b64 v, w; {text} xor.b64 $0, v, w; }}"
+        yield f"carry of mul.lo.u64 and {operation} to mul.hi.u64", text, ("b64",), ("b64",) * 3
+    text = "shr.u64 x, $3, 62; mul.lo.u64 v, $1, $2; mul.hi.u64 w, $1, $2; sub.cc.u64 v, v, x; subc.u64 w, w, $2;"
+    text = f"{{ .reg .b64 v, w, x; {text} xor.b64 $0, v, w; }}"  # x is often 0, whose difference does not borrow
+    yield "carry of mul.lo.u64 and sub of bits to mul.hi.u64", text, ("b64",), ("b64",) * 3
 
 
 def _signed_carries() -> Iterator[_NamedSequence]:
@@ -314,12 +321,19 @@ def _extremes_with_predicates() -> Iterator[_NamedSequence]:
 
 
 def _borrows_of_shifted_numbers() -> Iterator[_NamedSequence]:
-    """Borrows of a difference whose first number is shifted to the right."""
+    """Borrows of a difference whose first number is shifted, and results that are kept beside their carry."""
     for by in (5, 16, 25):
         text = f"shr.u32 w, $1, {by}; sub.cc.u32 x, w, $2; subc.u32 $0, $3, $4;"
         yield f"borrow of shr u32 {by}", f"{{ .reg .b32 w, x; {text} }}", ("b32",), ("b32",) * 4
         text = f"shr.u32 w, $2, {by}; sub.cc.u32 $0, w, $3; subc.u32 $1, $4, $5;"
         yield f"difference and borrow of shr u32 {by}", f"{{ .reg .b32 w; {text} }}", ("b32",) * 2, ("b32",) * 4
+        text = f"shr.u32 w, $2, {by}; add.cc.u32 $0, w, $3; addc.u32 $1, $4, $5;"
+        yield f"sum and carry of shr u32 {by}", f"{{ .reg .b32 w; {text} }}", ("b32",) * 2, ("b32",) * 4
+        text = f"shl.b32 w, $2, {by}; sub.cc.u32 $0, w, $3; subc.u32 $1, $4, $5;"
+        yield f"difference and borrow of shl b32 {by}", f"{{ .reg .b32 w; {text} }}", ("b32",) * 2, ("b32",) * 4
+    for operation in ("add", "sub"):  # each word is kept, and so is each carry
+        text = f"{operation}.cc.u64 $0, $3, $4; {operation}c.cc.u64 $1, $4, $5; {operation}c.u64 $2, $5, $3;"
+        yield f"{operation} of three u64 and their carries", text, ("b64",) * 3, ("b64",) * 3
 
 
 def _between_others() -> Iterator[_NamedSequence]:

@@ -639,11 +639,13 @@ class Computed(MachineStep):
         if self.uniform:
             self._run_uniform(machine, fibre)
         else:
-            guard, lanes = self.instruction.guard, fibre.lanes
+            guard, lanes, doubtful = self.instruction.guard, fibre.lanes, None
             if guard is None:
                 count = machine.lanes if lanes is None else len(lanes)
             else:
                 lanes, count = machine.held(machine.fetch(guard.kind, guard.number, lanes), guard, lanes)
+                if guard.kind == "P" and ("P", guard.number) in machine.unwritten:
+                    doubtful = machine.unwritten["P", guard.number].copy()  # a result may be the guard itself
             if count:
                 self._note(machine, count)
                 values = [s.lanes(machine, lanes, count) for s in self.sources]
@@ -663,8 +665,8 @@ class Computed(MachineStep):
                     if unwritten is not None:
                         for further in range(1 + (kind == "R2" and place.number >= 0)):
                             machine.depend(place.kind, place.number + further, lanes, unwritten)
-            if guard is not None and guard.kind == "P" and ("P", guard.number) in machine.unwritten:
-                self._depend_on_guard(machine, machine.unwritten["P", guard.number].copy(), fibre.lanes)
+            if doubtful is not None:
+                self._depend_on_guard(machine, doubtful, fibre.lanes)
         fibre.pc += BYTES
         return True
 

@@ -1,4 +1,4 @@
-"""Runs a kernel's machine code on buffers over a grid, in several schedules and with several fillings."""
+"""Runs a kernel's machine code on buffers over a grid, in each schedule and filling on which its bits can depend."""
 
 from __future__ import annotations
 

@@ -299,6 +299,14 @@ def test_what_depends_on_bits_that_half_of_the_lanes_wrote_is_found(body: str) -
         run(f"{LOAD} {HALF} {words} {body}\n{STORE}", [WORDS], shared=1024)
 
 
+@pytest.mark.parametrize("lane", range(4))
+def test_a_predicate_that_is_written_under_itself_stays_undefined(lane: int) -> None:
+    """In every lane, also where the guard holds by chance: with the other bit it would not."""
+    only = f"ISETP.EQ.AND P2, PT, R0, {lane:#x}, PT\n@!P2 EXIT"
+    with pytest.raises(UndefinedBits):
+        run(f"{LOAD} @P1 ISETP.EQ.AND P1, PT, RZ, RZ, PT\n{only}\nSEL R5, RZ, 0x1, P1 {STORE}", [WORDS])
+
+
 APART = "@P0 STG.E [R2.64], R5\n@!P0 STG.E [R2.64], RZ"
 """R5 is stored in the upper half of the warp, and zero in the lower half."""
 

@@ -19,7 +19,7 @@ from ptxdiff.emulator.isa.float32 import add_f32, mul_f32
 from ptxdiff.emulator.isa.float_extremes import max_halves
 from ptxdiff.emulator.isa.logic import by_table
 from ptxdiff.emulator.isa.modifiers import RN, RZ
-from ptxdiff.emulator.numeric.bits import clz64, shr64, sign_extend, wrap64
+from ptxdiff.emulator.numeric.bits import below64, clz64, shr64, sign_extend, wrap64
 from ptxdiff.emulator.text.types import NARROW
 from ptxdiff.sass import rows
 from ptxdiff.triton.targets import assembler, probe, tool
@@ -370,6 +370,9 @@ def test_min_and_max_of_float64_are_taught_whatever_is_chosen_of_equal_numbers()
         (TARGET, "borrow of w-$2, w shl 4", "LEA", "LEA-b", "_carry_where_it_borrows"),
         (TARGET, "sub of shl 12 with carries", "LEA", "LEA.X~b", "_shift_without_carry"),
         (TARGET, "borrow of shr u32 16", "LEA", "LEA.HI-b+carry", "_shifted_carry_where_it_borrows"),
+        (TARGET, "sum and carry of shr u32 16", "LEA", "LEA.HI", "_high_word_without_carry"),
+        (TARGET, "difference and borrow of shl b32 16", "LEA", "LEA-b", "_difference_of_no_shift"),
+        ("sm_120a", "sub of three u64 and their carries", "IADD", "IADD.64.X+carry", "_sum_that_only_gives_a_carry"),
         (TARGET, "max.s16x2 with predicates", "VIMNMX", "VIMNMX.kind+predicates", "_predicates_of_the_second"),
         (TARGET, "min.u16x2 with predicates", "VIMNMX", "VIMNMX.kind+predicates", "_exchanged_predicates"),
         ("sm_100a", "four e2m1x2 from f32 as 3120", "F2FP", "F2FP.SATFINITE{.RELU}.E2M1{.F32}.PACK_AB_MERGE_C",
@@ -491,6 +494,12 @@ def _with_infinities(a: int, b: int, rnd: int, relu: int) -> int:
         ("cvt.rp.sat.f32.u16", "UI2F", "I2F.U16{.rnd}", "_signed_half"),
         ("mad.hi.s64", "UIMAD", "IMAD.WIDE.U32.X", "_unsigned_sum"),
         ("vsub.u32.u32.u32.sat.min", "UIADD3", "UIADD3.64-b", "_sum_of_words"),
+        ("carry of mul.lo.u64 and add to mul.hi.u64", "UIADD3", "UIADD3.64", "_sum_without_carry"),
+        ("carry of mul.lo.u64 and add to mul.hi.u64", "UIADD3", "UIADD3.64", "_carry_of_the_low_word"),
+        ("carry of mul.lo.u64 and add to mul.hi.u64", "UIADD3", "UIADD3.64.X", "_sum_that_takes_no_carry"),
+        ("carry of mul.lo.u64 and sub to mul.hi.u64", "UIADD3", "UIADD3.64-b", "_sum_without_carry"),
+        ("carry of mul.lo.u64 and sub to mul.hi.u64", "UIADD3", "UIADD3.64.X", "_sum_that_takes_no_carry"),
+        ("carry of mul.lo.u64 and sub of bits to mul.hi.u64", "UIADD3", "UIADD3.64-b", "_borrow_of_zero"),
         ("two e5m2x2 from f16x2", "UF2FP", "F2FP.SATFINITE{.RELU}.form.F16.UNPACK_B_MERGE_C", "_other_code"),
     ],
 )
@@ -514,6 +523,36 @@ def test_operands_of_halves_in_constant_banks_teach(name: str, monkeypatch: pyte
     lessons, complaints = _teach([name], "sm_80")
     assert complaints == {}
     assert any(f"{name} parameters -O3" in one.agreed for one in lessons.values())
+
+
+def _high_word_without_carry(a: int, b: int, c: int, n: int, result: int) -> int:
+    return (a >> 32 - n | c << n) + b if result == 0 else 0
+
+
+def _difference_of_no_shift(a: int, b: int, n: int, result: int) -> int:
+    return a + b if result == 0 else (1 if b == 0 else (a << n & 0xFFFFFFFF) + b >> 32 & 1)
+
+
+def _sum_that_only_gives_a_carry(a: int, b: int, c: int, result: int) -> int:
+    total = wrap64(a + b + c)
+    return wrap64(a + b) if result == 0 else (1 if below64(total, a) or (c == 1 and total == wrap64(a)) else 0)
+
+
+def _sum_without_carry(a: int, b: int, result: int) -> int:
+    return wrap64(a + b) if result == 0 else 0
+
+
+def _carry_of_the_low_word(a: int, b: int, result: int) -> int:
+    return wrap64(a + b) if result == 0 else ((a & 0xFFFFFFFF) + (b & 0xFFFFFFFF)) >> 32
+
+
+def _sum_that_takes_no_carry(a: int, b: int, c: int) -> int:
+    return wrap64(a + b)
+
+
+def _borrow_of_zero(a: int, b: int, result: int) -> int:
+    total = wrap64(a + b)
+    return total if result == 0 else (1 if below64(total, a) else 0)
 
 
 def _unsigned_place(a: int) -> int:
