@@ -6,6 +6,7 @@ They teach forms of machine instructions that no single form of PTX gives (`teac
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 
 _NamedSequence = tuple[str, str, tuple[str, ...], tuple[str, ...]]
 """A sequence: its name, its PTX, and the types of its outputs and of its inputs."""
@@ -323,10 +324,11 @@ def _extremes_with_predicates() -> Iterator[_NamedSequence]:
 def _borrows_of_shifted_numbers() -> Iterator[_NamedSequence]:
     """Borrows of a difference whose first number is shifted, and results that are kept beside their carry."""
     for by in (5, 16, 25):
-        text = f"shr.u32 w, $1, {by}; sub.cc.u32 x, w, $2; subc.u32 $0, $3, $4;"
-        yield f"borrow of shr u32 {by}", f"{{ .reg .b32 w, x; {text} }}", ("b32",), ("b32",) * 4
-        text = f"shr.u32 w, $2, {by}; sub.cc.u32 $0, w, $3; subc.u32 $1, $4, $5;"
-        yield f"difference and borrow of shr u32 {by}", f"{{ .reg .b32 w; {text} }}", ("b32",) * 2, ("b32",) * 4
+        for kind in ("u32", "s32"):
+            text = f"shr.{kind} w, $1, {by}; sub.cc.u32 x, w, $2; subc.u32 $0, $3, $4;"
+            yield f"borrow of shr {kind} {by}", f"{{ .reg .b32 w, x; {text} }}", ("b32",), ("b32",) * 4
+            text = f"shr.{kind} w, $2, {by}; sub.cc.u32 $0, w, $3; subc.u32 $1, $4, $5;"
+            yield f"difference and borrow of shr {kind} {by}", f"{{ .reg .b32 w; {text} }}", ("b32",) * 2, ("b32",) * 4
         text = f"shr.u32 w, $2, {by}; add.cc.u32 $0, w, $3; addc.u32 $1, $4, $5;"
         yield f"sum and carry of shr u32 {by}", f"{{ .reg .b32 w; {text} }}", ("b32",) * 2, ("b32",) * 4
         text = f"shl.b32 w, $2, {by}; sub.cc.u32 $0, w, $3; subc.u32 $1, $4, $5;"

@@ -1,5 +1,5 @@
 """Kernels that move data in ways that random programs do not: parameters and memory of each width, special registers,
-predicates that do not fit into the predicate registers, or that are bits of a word.
+predicates that do not fit into the predicate registers, or that are bits of a word; and one that branches.
 
 They teach machine instructions without a row (`lessons`). Each runs one warp, on words that differ by thread.
 """
@@ -109,6 +109,8 @@ def kernels() -> Iterator[MoveKernel]:
     yield MoveKernel("predicates kept over a loop", "u32", _kept_over_a_loop())
     for bit in (0, 8, 16, 24):
         yield MoveKernel(f"predicates of the bits from {bit} on", "u32", _of_bits(bit))
+    for side in ("lt", "ge"):
+        yield MoveKernel(f"a branch of lanes {side} a scalar, around a loop", "u32", _around_a_loop(side))
 
 
 def _kept_over_a_loop() -> str:
@@ -128,6 +130,21 @@ def _of_bits(first: int) -> str:
         lines.append(f"@%p{k} xor.b32 %r1, %r1, {0x9E3779B9 * (k + 1) & 0xFFFFFFFF};")
         lines.append(f"shf.l.wrap.b32 %r1, %r1, %r1, {k + 3};")
     return " ".join([*lines, "st.global.b32 [%out], %r1;"])
+
+
+def _around_a_loop(side: str) -> str:
+    """A branch that all lanes, some or none take, and a ballot of all behind it; level 3 writes BRA.U before it."""
+    return f""".shared .align 8 .b8 own[{8 * WARP}]; .reg .b32 %own, %x<8>; .reg .b64 %e<4>;
+mov.u32 %own, own; mad.lo.u32 %own, %r0, 8, %own; ld.param.u32 %r7, [n];
+ld.global.v4.u32 {{%r2, %r3, %r4, %r5}}, [%in]; cvt.u16.u32 %h1, %r3; mov.b64 %e1, {{%r2, %r4}};
+setp.{side}.u32 %p1, %r0, %r7; add.cc.u64 %e2, %e1, %e1; addc.u64 %e3, %e1, %e1; mov.b32 %x1, 0; and.b32 %x2, %r4, 7;
+L0: mad.lo.u16 %h2, %h1, %h1, %h1; mov.b32 %x3, 0; and.b32 %x4, 4, 7;
+L1: st.shared.v2.u32 [%own], {{%r4, %r5}}; add.u32 %x3, %x3, 1; setp.lt.u32 %p2, %x3, %x4; @%p2 bra L1;
+mul.wide.s16 %r6, %h1, %h2; add.u32 %x1, %x1, 1; setp.lt.u32 %p3, %x1, %x2; @%p3 bra L0;
+shfl.sync.bfly.b32 %x6, %r5, 11, 0x1f, 0xFFFFFFFF; @!%p1 bra L2; mov.b32 %x3, 0; and.b32 %x4, %r6, 7;
+L3: st.shared.u32 [%own], %x6; add.u32 %x3, %x3, 1; setp.lt.u32 %p4, %x3, %x4; @%p4 bra L3;
+L2: vote.sync.ballot.b32 %x7, %p1, 0xFFFFFFFF; st.shared.u64 [%own], %e2; ld.shared.v2.u32 {{%x1, %x2}}, [%own];
+mov.b64 {{%x3, %x4}}, %e3; xor.b32 %x3, %x3, %x4; st.global.v4.u32 [%out], {{%x2, %x3, %x7, %r5}};"""
 
 
 def taught(target: str, by: Ptxas, lessons: teaching.MoveLessons) -> list[str]:

@@ -131,6 +131,27 @@ class Branch(MachineStep):
         return machine.branch(fibre, lanes, count, self.target)
 
 
+class UnanimousBranch(MachineStep):
+    """BRA.U with a predicate of each lane: the lanes of a warp jump if all of them that run here would; else none does.
+
+    ptxas shows it: where it falls through, the same predicate is tested once more, by a branch within BSSY and BSYNC.
+    """
+
+    def __init__(self, instruction: MachineInstruction, target: int) -> None:
+        super().__init__(instruction)
+        self.target = target
+
+    def run(self, machine: Machine, fibre: Fibre) -> bool:
+        """See MachineStep.run."""
+        lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
+        if count and lanes is not None:
+            here = machine._all if fibre.lanes is None else fibre.lanes
+            stay = machine._without(here, lanes)
+            lanes = here[~np.isin(here // _WARP, stay // _WARP)]
+            count = len(lanes)
+        return machine.branch(fibre, lanes, count, self.target)
+
+
 class ConvergedBranch(MachineStep):
     """BRA.CONV: the lanes of a warp jump if all of them are there. BRA.DIV: they jump if one is missing."""
 
@@ -168,6 +189,11 @@ def _branch(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     if instruction.modifiers not in ((), ("U",), ("U", "ANY")):
         raise refuse(instruction, "has a modifier that is not known")
     *conditions, target = instruction.operands
+    guard = instruction.guard
+    if instruction.modifiers == ("U",) and guard is not None and guard.kind == "P" and guard.number != 7:
+        if conditions:
+            raise refuse(instruction)
+        return UnanimousBranch(instruction, _target(instruction, code, target))
     if len(conditions) > 1 or any(c.kind not in ("P", "UP") or c.negated for c in conditions):
         raise refuse(instruction)
     return Branch(instruction, _target(instruction, code, target), conditions[0] if conditions else None)

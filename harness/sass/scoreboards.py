@@ -54,9 +54,12 @@ class EarlyUse:
 _OF_MEMORY = ("ATOM", "LD", "RED", "SHFL", "ST")
 _OF_SHARED = frozenset({"ATOMS", "LDGSTS", "LDS", "LDSM", "STS", "STSM", "SYNCS", "UGETNEXTWORKID"})
 _STORES = frozenset({"ST", "STG", "STS", "STL", "STSM", "RED", "REDG", "SUST", "UBLKRED", "REDAS"})
-_CONVERTING = frozenset({"F2F", "F2I", "FCHK", "FLO", "FRND", "I2F", "I2I", "MUFU", "POPC"})
-"""Opcodes of the unit that converts and approximates, which finishes them in order, whichever scoreboards they set.
-That FCHK, FLO and POPC are among them, ptxas shows: releases from 12.8 to 13.5 do not wait between two of these."""
+_CONVERTING = frozenset({"BREV", "F2F", "F2I", "FCHK", "FLO", "FRND", "I2F", "I2I", "MUFU", "POPC"})
+"""Opcodes of the unit that converts and approximates, which reads operands and finishes in order, whichever scoreboards
+are set. That BREV, FCHK, FLO and POPC are among them, ptxas shows: releases 12.8 to 13.5 do not wait between two of
+them, nor before a conversion of 64 bits. After such a conversion they wait before an instruction of 32 bits."""
+_LONG = frozenset({"F64", "S64", "U64"})
+"""Modifiers of conversions of 64 bits."""
 _OF_DOUBLES = frozenset({"DADD", "DFMA", "DMUL", "DSETP"})
 """Opcodes of the unit for float64, which reads the operands of its instructions in order. ptxas shows it: releases from
 12.8 to 13.5 let one of these overwrite what another reads. Nothing shows that their results come in order."""
@@ -133,7 +136,9 @@ def _after(
         opcodes = at[setter].opcode, instruction.opcode
         ordered |= kind == "operand" and all(o.startswith(_OF_MEMORY) for o in opcodes)
         ordered |= kind == "operand" and _OF_DOUBLES.issuperset(opcodes)
-        ordered |= _CONVERTING.issuperset(opcodes)
+        ordered |= _CONVERTING.issuperset(opcodes) and (
+            _LONG.isdisjoint(at[setter].modifiers) or not _LONG.isdisjoint(instruction.modifiers)
+        )
         ordered |= instruction.opcode == "LDS" and at[setter].opcode in _BEFORE_LDS
         if (register in writes and not ordered) or (kind == "result" and register in reads):
             key = setter, instruction.address, register

@@ -60,6 +60,23 @@ def test_kernels_teach_predicates_that_are_kept_as_bits(monkeypatch: pytest.Monk
     assert bits <= {form for form, _ in lessons.differed}
 
 
+def test_kernels_teach_a_branch_that_all_lanes_take_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    lessons, differing = _of_kernels()
+    assert differing == []
+    assert "BRA.U label" in {form for form, _ in lessons.agreed}
+    monkeypatch.setattr(control.UnanimousBranch, "run", _of_each_lane)
+    lessons, differing = _of_kernels()
+    assert "BRA.U label" in {form for form, _ in lessons.differed}
+    assert differing
+    assert all("around a loop" in words for words in differing)
+
+
+def _of_each_lane(self, machine, fibre):
+    """The branch as if each lane with the predicate took it."""
+    lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
+    return machine.branch(fibre, lanes, count, self.target)
+
+
 def _with_another_bit(run):
     """The same step, but P2R keeps two other predicates, and R2P gives P0 the opposite bit."""
 

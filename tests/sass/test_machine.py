@@ -460,6 +460,33 @@ def test_lanes_return_under_a_predicate(guard: str, returns: np.ndarray) -> None
     assert (found == WORDS + np.where(returns, 0x11, 0x111)).all()
 
 
+UNANIMOUS = """
+ISETP.GE.AND P0, PT, R0, {}, PT
+MOV R5, R4
+@P0 BRA.U `(.L_x_5)
+IADD3 R5, R5, 0x100, RZ
+.L_x_5:
+"""
+
+
+@pytest.mark.parametrize(("least", "added"), [(0, 0), (1, 0x100), (31, 0x100), (32, 0x100)])
+def test_a_unanimous_branch_is_taken_if_all_lanes_of_a_warp_take_it(least: int, added: int) -> None:
+    found, _ = run(f"{LOAD} {UNANIMOUS.format(hex(least))} {STORE}", [WORDS])
+    assert (found == WORDS + added).all()
+
+
+def test_a_unanimous_branch_asks_only_the_lanes_that_run_it() -> None:
+    inside = DIVERGED.replace("IADD3 R5, R4, 0x2, RZ", UNANIMOUS.format("0x10"))
+    found, _ = run(f"{LOAD} {inside} {STORE}", [WORDS])
+    assert (found == WORDS + np.where(np.arange(32) >= 16, 0, 1)).all()
+
+
+@pytest.mark.parametrize("text", ["@P0 BRA.U UP0, `(.L_x_5)", "@P0 BRA.U P1, `(.L_x_5)"])
+def test_a_unanimous_branch_with_one_more_condition_is_refused(text: str) -> None:
+    with pytest.raises(Unsupported):
+        run(f"{LOAD} {UNANIMOUS.format('0x0').replace('@P0 BRA.U `(.L_x_5)', text)} {STORE}", [WORDS])
+
+
 CONVERGED = """
 BRA.CONV ~URZ, `(.L_x_5)
 IADD3 R5, R5, 0x100, RZ

@@ -51,6 +51,7 @@ from tests.support.sass.assembly import LOAD, STORE, run, written
         ("IMAD.WIDE R2, R4, R5, -UR6", "IMAD.WIDE-c"),
         ("IMAD.WIDE R2, R4, R5, R6", "IMAD.WIDE"),
         ("LEA.HI.SX32 RZ, P0, R2, R3, 0x7", "LEA.HI.SX32+carry"),
+        ("LEA.HI.SX32 RZ, P0, R2, -R3, 0x7", "LEA.HI.SX32-b+carry"),
         ("LEA.HI.X.SX32 R1, R2, ~R3, 0x1, P0", "LEA.HI.X.SX32~b"),
         ("LEA.HI.X.SX32 R1, R2, R3, 0x1, P0", "LEA.HI.X.SX32"),
         ("LOP3.LUT R1, R2, R3, R4, 0xc0, P0", "LOP3.LUT+p"),

@@ -170,6 +170,22 @@ LOAD = ("LDG.E R2, desc[UR4][R6.64]", 0, 1, 0)
         ([("@!P1 POPC R4, R5", 3, 7, 0), ("@P0 POPC R4, R5", 0, 7, 0)], []),
         ([("FCHK P0, R8, R5", 7, 0, 0), ("FLO R5, R7", 1, 7, 0)], []),
         ([("FLO.U32 R6, R0", 0, 7, 0), ("POPC R9, R6", 1, 7, 0)], ["result"]),  # it reads the register
+        ([("BREV R6, R2", 1, 0, 0), ("BREV R2, R3", 2, 0, 0)], []),  # the unit reads operands in order
+        ([("BREV R6, R2", 1, 0, 0), ("MUFU.RSQ R2, R3", 2, 7, 0)], []),
+        ([("POPC R6, R2", 1, 0, 0), ("BREV R2, R3", 2, 7, 0)], []),
+        ([("BREV R6, R2", 1, 0, 0), ("F2I.F64.TRUNC R2, R8", 2, 7, 0)], []),
+        ([("BREV R6, R2", 1, 0, 0), ("IADD3 R2, R3, R4, RZ", 7, 7, 0)], ["operand"]),  # of another unit
+        ([("BREV R6, R2", 1, 0, 0), ("IADD3 R2, R3, R4, RZ", 7, 7, 1)], []),
+        ([("BREV R6, R2", 1, 0, 0), ("LDS R2, [R3]", 2, 7, 0)], ["operand"]),
+        ([("LDS R6, [R2]", 1, 0, 0), ("BREV R2, R3", 2, 7, 0)], ["operand"]),
+        ([("BREV R6, R2", 1, 7, 0), ("BREV R7, R6", 2, 7, 0)], ["result"]),  # it reads the result
+        ([("I2F.F64 R8, R16", 1, 0, 0), ("BREV R16, R17", 2, 7, 0)], ["operand"]),  # 32 bits do not wait for 64
+        ([("I2F.F64 R8, R16", 1, 0, 0), ("BREV R16, R17", 2, 7, 1)], []),
+        ([("F2I.F64.TRUNC R7, R8", 1, 0, 0), ("MUFU.RSQ R8, R15", 2, 7, 0)], ["operand"]),
+        ([("I2F.S64 R5, R4", 1, 0, 0), ("FLO.U32 R4, R9", 2, 7, 0)], ["operand"]),
+        ([("@!P0 F2F.F64.F32 R6, R16", 1, 7, 0), ("@P1 POPC R6, R14", 2, 7, 0)], ["result"]),
+        ([("@!P0 POPC R6, R14", 1, 7, 0), ("@P1 F2F.F64.F32 R6, R16", 2, 7, 0)], []),
+        ([("FRND.F64.FLOOR R8, R4", 1, 7, 0), ("F2F.F32.F64 R8, R6", 2, 7, 0)], []),
         ([("F2I.NTZ R4, R8", 2, 7, 0), ("MOV R4, R8", 7, 7, 0)], ["result"]),
         ([("F2I.NTZ R4, R8", 2, 7, 0), ("I2F R9, R4", 0, 7, 0)], ["result"]),  # it reads the register
         ([("SHFL.IDX PT, R8, R7, 0xd, 0x1f", 0, 1, 0), ("MOV R7, R9", 7, 7, 0)], ["operand"]),

@@ -302,6 +302,13 @@ def lea_hi_sx32_carry(a: int, b: int, n: int, result: int) -> int:
     return total if result == 0 else total >> 32 & 1
 
 
+@row("LEA.HI.SX32", "R,P = s,-u,#n", label="LEA.HI.SX32-b+carry")
+def lea_hi_sx32_borrow(a: int, b: int, n: int, result: int) -> int:
+    """The high word of a << n, a sign-extended, minus b, and the carry of that difference. b comes negated."""
+    total = ((a >> 32 - n) & _WORD) + b
+    return total if result == 0 else (1 if b == 0 else total >> 32 & 1)
+
+
 @row("LEA.HI.X.SX32", "R,P = s,u,#n,p", label="LEA.HI.X.SX32+carry")
 @row("LEA.HI.X.SX32", "R,P = s,~u,#n,p", label="LEA.HI.X.SX32~b+carry")
 def lea_hi_x_sx32_carry(a: int, b: int, d: int, n: int, result: int) -> int:

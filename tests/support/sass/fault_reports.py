@@ -91,7 +91,7 @@ conversion merge into it (`F2FP ... MERGE_C`). The word itself is needed later, 
 `VIADD.S32.ISAT`). The product wraps, so a different number is added: for b = 0x4f000000 it is 0x62000000, which is
 positive. The releases 12.8 to 13.5 do it for sm_120a, and 13.5 for sm_121a. Without `VIADD`, as on sm_80, sm_90a and
 sm_100a, the code is right. It is the same with sums: for sm_120a, `add.sat.s32` of a + b and b becomes a shift of b by
-1, which wraps, and a saturated sum with a.
+1, which wraps, and a saturated sum with a. So it is where `vabsdiff4` adds b, and `add.sat.s32` adds b again.
 """,
     "saturation of a result of cnot": """
 The result of `cnot.b32` is 0 or 1, and `cvt.sat.s16.u32` keeps it. The optimised code has the result as a mask of all
@@ -105,6 +105,13 @@ other words than the ISA's, too.
 `cvt.rzi.s16`. `cvt.rn.f32.s32` and then `cvt.rzi.u32.f32` of the result, which are -1.0 and 0, become 0xffffffff
 too. With s64 as the last type the code is right, and with `selp` or `cnot` in the place of `set`. With float32 and
 s32 the CPU gives wrong words with each release from 12.8 to 13.5 for sm_80, sm_90a, sm_100a and sm_120a.
+""",
+    "saturation of a negated word": """
+A word times -1 (`mul.lo` by 0xffffffff, or `neg.s32`) goes to `cvt.sat.u32.s32`. The optimised code negates the word,
+and takes 0 if that is above 0x80000000 as an unsigned number. 0x80000000 is its own negation, and it is negative, so by
+the ISA it becomes 0. The optimised code keeps it. With `cvt.sat.u16.s32` it gives 0xffff. With `sub.u32` from 0 in the
+place of the product the code is right. As in "sign of a negated word", a negation is taken as never 0x80000000. The CPU
+gives wrong words with each release from 12.8 to 13.5 for sm_80, sm_90a, sm_100a and sm_120a.
 """,
 }
 """What ptxas does wrong, by the name of the mechanism."""
