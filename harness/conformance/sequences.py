@@ -6,7 +6,6 @@ They teach forms of machine instructions that no single form of PTX gives (`teac
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import product
 
 _NamedSequence = tuple[str, str, tuple[str, ...], tuple[str, ...]]
 """A sequence: its name, its PTX, and the types of its outputs and of its inputs."""
