@@ -22,7 +22,7 @@ from ptxdiff.backends.compiled import with_evidence
 from ptxdiff.backends.kept import KeptOutcomes
 from ptxdiff.backends.snippet import error_line, fed_back, run_once, run_shared, shareable
 from ptxdiff.emulator import HOPPER, KERNEL_SECONDS
-from ptxdiff.jobs import Job, Outcome
+from ptxdiff.jobs import Job, Outcome, Setup
 from ptxdiff.model.arguments import format_of
 from ptxdiff.model.compilers import compiler_of
 from ptxdiff.model.derive import AsmForm, asm_form
@@ -78,6 +78,14 @@ class EmulatorBackend:
             # In asm alone the padding of a partial pack is undefined; Triton's kernel may define it.
             return self._compiled(job)
         return outcome
+
+    def asm_alone(self, job: Job) -> Outcome:
+        """Run a job's asm by itself, whatever its setup says. The job must have an `AsmVariant`."""
+        variant = job.variant
+        assert isinstance(variant, AsmVariant)
+        setup = replace(job.setup, alone=True, alignment=Setup.alignment, misaligned="", num_warps=Setup.num_warps)
+        job = replace(job, approximate=self.approximate, setup=setup)
+        return _refusal(job, variant) or self._snippet(job, variant)
 
     def prepare(self, job: Job) -> None:
         """See `ptxdiff.jobs.CompilingBackend`."""

@@ -2,7 +2,8 @@
 
 The kernel is compiled and assembled as for a GPU of the target. Its bits count only if every form of machine
 instruction that ran is taught for the target (`ptxdiff.conformance.taught`), and if the PTX emulator gives the same
-bits, with or without contraction, or with exactly the products fused that ptxas fused (`fused_products`). Otherwise
+bits, with or without contraction, or with exactly the products fused that ptxas fused (`fused_products`). Of inline asm
+it is enough that the emulator gives these bits for the asm alone, without the kernel around it. Otherwise
 the job is not run, and the words say what is unsettled: nobody is accused on the word of one run. If nothing that PTX
 leaves open explains the difference (`first_difference`), the outputs are "suspected": then
 `ptxdiff.running.ptxas_fault` looks for the proof that ptxas is at fault.
@@ -39,6 +40,8 @@ from ptxdiff.emulator import KERNEL_SECONDS, Fusable, PtxError, TimeLimit, fusab
 from ptxdiff.emulator.kernel.trace import Launched, ThreadTrace, storing_thread
 from ptxdiff.emulator.kernel.trace import followed as ptx_followed
 from ptxdiff.jobs import Job, Outcome
+from ptxdiff.model.compilers import compiler_of
+from ptxdiff.model.variants import AsmVariant
 from ptxdiff.sass.cubin import MachineCode, disassembled, disassembled_ahead, machine_code
 from ptxdiff.sass.run import Ran, run_machine_code
 from ptxdiff.sass.scoreboards import early_uses
@@ -138,11 +141,17 @@ class SassBackend:
         return Outcome("not run", f"unsettled: {doubt}") if doubt else given.outcome(job, built)
 
     def _ran(self, job: Job, launch: Launch, built: Built) -> Outcome:
-        expected = run_compiled(job, CompiledKernel(launch, built.compilation), self._once, self.limit)
+        given, expected = None, self._by_asm_alone(job)
+        if expected is not None:
+            given = self._given(launch, job, built)
+            if isinstance(given, Outcome) or given.findings or _apart(given.outputs, expected.outputs):
+                expected = None  # the PTX that ptxas got has to say what is right
+        if expected is None:
+            expected = run_compiled(job, CompiledKernel(launch, built.compilation), self._once, self.limit)
         if expected.status != "ran" or expected.findings:
             reason = expected.words or expected.findings[0]
             return Outcome("not run", f"the PTX has no bits to compare machine code with: {reason}")
-        given = self._given(launch, job, built)
+        given = given or self._given(launch, job, built)
         if isinstance(given, Outcome):
             return given
         left = unsettled(given.ran.forms, job.target)
@@ -166,6 +175,21 @@ class SassBackend:
         if untaught:
             return Outcome("not run", f"unsettled: {untaught}")
         return replace(given.outcome(job, built), approximate=expected.approximate, fused=fused)
+
+    def _by_asm_alone(self, job: Job) -> Outcome | None:
+        """What a job's asm gives by itself, without the kernel around it, which takes most of the time of a run.
+
+        None if the job is not one plain run of asm, or more than one result is right, or none is known.
+        """
+        setup = job.setup
+        if not isinstance(job.variant, AsmVariant) or compiler_of(job.case, job.variant):
+            return None
+        if setup.context != "straight" or setup.padding is not None:
+            return None
+        outcome = self._alone.asm_alone(job)
+        if outcome.status != "ran" or not outcome.outputs or outcome.findings:
+            return None
+        return None if outcome.contraction_open and setup.fusion else outcome
 
     def _fused(
         self, job: Job, launch: Launch, built: Built, outputs: Mapping[str, Any], expected: Outcome

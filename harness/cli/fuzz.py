@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from ptxdiff.fuzz.execution import MachineCodeRunner
     from ptxdiff.fuzz.judge import FuzzPlan, PtxasFault
 
-LEVELS = (0, 3)
+LEVELS, CPU_LEVELS = (0, 3), (3,)
+"""Levels that are tried. On the CPU a second one takes most of the time of another program, and no finding yet was of
+level 0 alone; a finding is tried at every level anyway."""
 BATCH, CPU_BATCH = 32, 256
 """Programs per module. nvdisasm takes a quarter of a second to start."""
 
@@ -44,7 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     options.add(parser, "target", "default: the first GPU's, or sm_90a", action=None)
     options.add(parser, "assembler", "a ptxas to try; repeatable (default: bundled)")
-    options.add(parser, "opt", "a level; repeatable (default: 0 and 3)")
+    options.add(parser, "opt", "a level; repeatable (default: 0 and 3; 3 where machine code runs on the CPU)")
     parser.add_argument(
         "--family", action="append", metavar="NAME[=WEIGHT]", help="only these kinds of instructions; repeatable"
     )
@@ -241,7 +243,7 @@ def _plan(args: argparse.Namespace, target: str, *, interpreted: bool = False) -
         args.seed,
         target,
         capability(target),
-        _assemblers(args, target),
+        _assemblers(args, target, CPU_LEVELS if interpreted else LEVELS),
         weights,
         _avoided(args.avoid),
         max(1, args.batch or usual),
@@ -249,7 +251,8 @@ def _plan(args: argparse.Namespace, target: str, *, interpreted: bool = False) -
     )
 
 
-def _assemblers(args: argparse.Namespace, target: str) -> tuple[Ptxas, ...]:
+def _assemblers(args: argparse.Namespace, target: str, levels: Sequence[int]) -> tuple[Ptxas, ...]:
+    """The assemblers to try. levels: unless others are asked for."""
     from ptxdiff.fuzz.assemblers import assembler
     from ptxdiff.triton.builds import NoTriton
     from ptxdiff.triton.ptxas import NoAssembler
@@ -260,7 +263,7 @@ def _assemblers(args: argparse.Namespace, target: str) -> tuple[Ptxas, ...]:
         for path in args.assembler or ["bundled"]:
             own = bundled(target)
             named = own.path if path == "bundled" else path
-            assemblers += [assembler(named, level, own.options) for level in args.opt or LEVELS]
+            assemblers += [assembler(named, level, own.options) for level in args.opt or levels]
     except (NoAssembler, NoTriton) as error:
         raise UsageError(f"--assembler: {error}") from None
     return tuple(dict.fromkeys(assemblers))

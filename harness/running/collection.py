@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,21 +39,49 @@ if TYPE_CHECKING:
     from ptxdiff.model.load import LoadedCase
 
 
-class Together:
-    """The files, targets and backends whose kernels were disassembled together in this process."""
+FILES_AT_ONCE = 5
+"""Case files whose kernels are disassembled together: a call of nvdisasm takes a quarter of a second for any number.
+All are compiled before the first of their items runs, so they are few."""
 
-    def __init__(self) -> None:
+
+class Together:
+    """The files, targets and backends whose kernels were disassembled together in this process.
+
+    files: how many case files at once. Where other processes run some of them, it should be one.
+    """
+
+    def __init__(self, files: int = 1) -> None:
+        self.files = files
         self._made: set[tuple[Path, str, str]] = set()
 
-    def __call__(self, item: Item, backend: Backend, effort: str, items: Iterable[Item]) -> None:
-        """Prepare `item`, and the items of its file among `items`, at once. A fault here fails none of them."""
-        place = item.loaded.path, item.target, item.backend
-        if not isinstance(backend, DisassemblingBackend) or place in self._made:
+    def __call__(
+        self, item: Item, backend: Backend, effort: str, items: Iterable[Item],
+        runs: Callable[[Item], bool] = lambda item: True,
+    ) -> None:  # fmt: skip
+        """Prepare `item` at once with the items of its file among `items`, and with those of the next files that run.
+
+        runs: whether an item of another file will run, and has no result already. A fault here fails none of them.
+        """
+        if not isinstance(backend, DisassemblingBackend) or _place(item) in self._made:
             return
-        self._made.add(place)
-        beside = [i for i in items if (i.loaded.path, i.target, i.backend) == place and not i.compiler]
+        own, ours = _place(item), dict[tuple[Path, str, str], list[Item]]()
+        for one in items:
+            if (one.target, one.backend) == (item.target, item.backend):
+                ours.setdefault(_place(one), []).append(one)
+        following = itertools.dropwhile(lambda place: place != own, ours)
         wanted = _each_kernel if backend.every_setup else _first
-        backend.disassemble_ahead([job for i in beside for job in wanted(i, backend, effort)])
+        jobs: list[Job] = []
+        for place in itertools.islice((p for p in following if p not in self._made), self.files):
+            chosen = [i for i in ours[place] if not i.compiler and (place == own or runs(i))]
+            if chosen:
+                self._made.add(place)
+            jobs += [job for i in chosen for job in wanted(i, backend, effort)]
+        self._made.add(own)
+        backend.disassemble_ahead(jobs)
+
+
+def _place(item: Item) -> tuple[Path, str, str]:
+    return item.loaded.path, item.target, item.backend
 
 
 def _first(item: Item, backend: Backend, effort: str) -> list[Job]:
@@ -461,9 +490,10 @@ class VariantItem(OwnWords, pytest.Item):
         replay = self._replay(self.item.loaded.case)
         dump = Path(self.config.option.ptx_dump) if self.config.option.ptx_dump else None
         if replay is None and OFFERED not in self.config.stash:  # a node of a cluster runs few items of many files
-            ours = (i for i in self.session.items if isinstance(i, VariantItem) and i.assemblers == (None,))
-            together = self.config.stash.setdefault(_TOGETHER, Together())
-            together(self.item, backend, effort, (i.item for i in ours if not is_done(i)))
+            files = 1 if hasattr(self.config, "workerinput") else FILES_AT_ONCE  # a worker runs any of the files
+            together = self.config.stash.setdefault(_TOGETHER, Together(files))
+            beside = dict[int, VariantItem]()
+            together(self.item, backend, effort, self._beside(beside), lambda item: beside[id(item)]._runs())
         remark = carry_over.before_run(self.item)
         item_results = run_item(
             self.item, backend, effort, node=self.address, replay=replay, dump=dump, assemblers=self.assemblers
@@ -479,6 +509,20 @@ class VariantItem(OwnWords, pytest.Item):
     def _earlier(self) -> ItemResults | None:
         """The results of an earlier run with the same key."""
         return reuse.find(self.item, *self._settings) if self._reusable else None
+
+    def _beside(self, into: dict[int, VariantItem]) -> Iterator[Item]:
+        """The items of the session that are not done, whose kernels Triton's ptxas assembles. into: by their ids."""
+        for other in self.session.items:
+            if isinstance(other, VariantItem) and other.assemblers == (None,) and not is_done(other):
+                into[id(other.item)] = other
+                yield other.item
+
+    def _runs(self) -> bool:
+        """Whether no result of the item is known. True if that cannot be found out; `runtest` then reports why."""
+        try:
+            return self._earlier() is None
+        except Exception:
+            return True
 
     @property
     def _reusable(self) -> bool:

@@ -127,9 +127,15 @@ class ItemPlan:
         self.case, self.variant = item.loaded.case, item.variant
         self.policy: Policies = policies(self.case, self.variant)
         self.fingerprint = fingerprint_of(item)
+        self._work: list[WorkItem] | None = None
 
     def work(self) -> list[WorkItem]:
-        """All that the item runs, in order. Raises CaseError if there is nothing."""
+        """All that the item runs, in order, chosen once. Raises CaseError if there is nothing."""
+        if self._work is None:
+            self._work = self._chosen()
+        return list(self._work)
+
+    def _chosen(self) -> list[WorkItem]:
         if self.replay is not None:
             return [WorkItem(self.replay.setup, self.replay.input_set or "replay")]
         with judging_results_of(self.backend):  # some inputs are made from the reference's answers
@@ -155,7 +161,7 @@ class ItemPlan:
 
     def _whole(self) -> ItemPlan:
         other = copy.copy(self)
-        other.brief = False
+        other.brief, other._work = False, None
         return other
 
     def jobs(self) -> Iterator[tuple[Key, Job | None]]:

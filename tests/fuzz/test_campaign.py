@@ -13,6 +13,7 @@ import pytest
 from ptxdiff.cli import main
 from ptxdiff.conformance import taught
 from ptxdiff.fuzz import campaign, execution, files
+from ptxdiff.fuzz import judge as judging
 from ptxdiff.fuzz.assemblers import assembler
 from ptxdiff.fuzz.campaign import FuzzCampaign
 from ptxdiff.fuzz.execution import MachineCodeInterpreter, NotRead, emulated, expected, inputs_of, text_of
@@ -438,12 +439,33 @@ def test_words_that_threaded_code_alone_gives_accuse_nobody(monkeypatch):
     assert "in Python" in finding.words
 
 
-def test_without_a_gpu_machine_code_runs_on_the_cpu(tmp_path, capsys):
-    options = ["--no-gpu", "--programs=8", "--batch=8", "--jobs=1", "--family=integer", f"--target={TARGET}"]
+@pytest.mark.parametrize(("levels", "runs"), [([], 8), (["--opt=0", "--opt=3"], 16)])
+def test_without_a_gpu_machine_code_runs_on_the_cpu(tmp_path, capsys, levels, runs):
+    """At level 3 alone, unless others are asked for."""
+    options = ["--no-gpu", "--programs=8", "--batch=8", "--jobs=1", "--family=integer", f"--target={TARGET}", *levels]
     assert main(["fuzz", f"--output={tmp_path / 'found'}", *options]) == 0
     said = capsys.readouterr().out
     assert "machine code on the CPU" in said
-    assert "8 programs, 16 runs" in said
+    assert f"8 programs, {runs} runs" in said
+    assert "-O3" in said
+    assert ("-O0" in said) is bool(levels)
+
+
+def test_a_finding_of_one_level_is_that_of_two(monkeypatch):
+    """A finding is tried at every level of its ptxas, so a campaign at level 3 alone accuses as one at two does."""
+    original = execution._interpreted
+
+    def mistaken(code, inputs):
+        outputs, ran = original(code, inputs)
+        return outputs ^ (len(code.function.instructions) < 40), ran
+
+    monkeypatch.setattr(execution, "_interpreted", mistaken)
+    monkeypatch.setattr(judging, "plainly_interpreted", lambda code, inputs: mistaken(code, inputs)[0])
+    levels = [assembler(bundled(TARGET).path, level) for level in (0, 3)]
+    one, both = (_on_the_cpu(_program(), monkeypatch, by) for by in (levels[1:], levels))
+    assert one == both
+    assert any("-O0" in label for label in one[0].right)
+    assert any("-O3" in label for label in one[0].assemblers)
 
 
 def _run_alone(text, writes):

@@ -12,9 +12,10 @@ import triton
 from ptxdiff import Case, asm, kernel
 from ptxdiff.backends import BACKENDS, compiled, create
 from ptxdiff.backends import sass as machine_code
+from ptxdiff.backends.emulator import EmulatorBackend
 from ptxdiff.backends.kept import KeptOutcomes
 from ptxdiff.emulator import TimeLimit
-from ptxdiff.jobs import Job
+from ptxdiff.jobs import Job, Outcome
 from ptxdiff.model.load import LoadedCase, load
 from ptxdiff.model.targets import KNOWN
 from ptxdiff.model.variants import REVERSED, ExpectedFailure
@@ -174,8 +175,9 @@ def test_a_part_that_judges_almost_nothing_gives_way_to_the_whole_plan(brief, mo
 
 @pytest.fixture
 def launches(monkeypatch):
-    """Counts the launches of PTX."""
+    """Counts the launches of the PTX of kernels. What asm gives alone is not known."""
     counted = []
+    monkeypatch.setattr(EmulatorBackend, "asm_alone", lambda *_: Outcome("not run"))
 
     def launched(*arguments, **options):
         counted.append(arguments[0])
@@ -206,6 +208,29 @@ def test_the_bits_of_ptx_are_those_of_the_very_same_inputs(brief, launches):
     assert len(launches) == 1
     assert sass.run(replace(job, setup=replace(job.setup, alignment=4))).status == "ran"
     assert len(launches) == 2
+
+
+def test_the_bits_of_asm_alone_are_those_of_the_very_same_inputs(brief, monkeypatch):
+    """The emulator's run of asm alone on the same inputs serves machine code in any kernel around it."""
+    counted, real = [], EmulatorBackend._execute
+
+    def executed(*arguments):
+        counted.append(arguments)
+        return real(*arguments)
+
+    monkeypatch.setattr(EmulatorBackend, "_execute", executed)
+    kept = KeptOutcomes()
+    emulator, sass, job = create("emulator", kept=kept), create("sass", kept=kept), _job(brief)
+    assert emulator.run(replace(job, setup=replace(job.setup, alone=True))).status == "ran"
+    assert len(counted) == 1
+    assert sass.run(job).status == "ran"
+    assert sass.run(replace(job, setup=replace(job.setup, alignment=4, num_warps=8))).status == "ran"
+    assert len(counted) == 1
+
+    changed = job.inputs["x"].copy()
+    changed.view(np.uint32)[7] ^= 1 << 31
+    assert sass.run(replace(job, inputs={"x": changed})).status == "ran"
+    assert len(counted) == 2
 
 
 def test_backends_of_their_own_share_nothing(brief, launches):

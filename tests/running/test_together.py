@@ -123,3 +123,24 @@ def test_machine_code_of_all_items_is_disassembled_with_one_call(calls):
 
     alone = [run_item(item, create("sass", brief=True), "quick").results for item in every]
     assert found == [[(r.key, r.verdict, r.words, r.outputs_digest) for r in results] for results in alone]
+
+
+def test_kernels_of_the_next_files_are_disassembled_with_the_same_call(calls):
+    """Those of the files that are to run and come later, as many as may be; each once."""
+    backend, together = AssemblerBackend(), Together(files=3)
+    files = [items(OTHER, path=Path(f"{n}.py")) for n in range(6)]
+    every = [*files[0], *items()[:1], *items()[1:2], *files[1], *files[2], *files[3]]
+    together(items()[0], backend, "quick", every, lambda item: item.loaded.path != Path("1.py"))
+    assert calls() == 1
+    assert {path.stem for path, *_ in together._made} == {Path(__file__).stem, "2"}
+    together(files[2][0], backend, "quick", every)
+    together(files[3][0], backend, "quick", every)
+    assert {path.stem for path, *_ in together._made} == {Path(__file__).stem, "2", "3"}
+
+
+def test_a_fault_of_another_file_changes_no_result(calls):
+    broken = items(replace(CASE, variants={"add": asm("", constraints="=r,r")}), path=Path("b.py"))
+    backend, together = AssemblerBackend(), Together(files=2)
+    together(items()[0], backend, "quick", [*items(), *broken])
+    found = [outcomes(run_item(item, backend, "quick")) for item in items()]
+    assert [facts[0][0] for facts, _ in found] == ["pass", "pass", "error", "error"]

@@ -11,8 +11,9 @@ import pytest
 import ptxdiff
 from ptxdiff.backends import BACKENDS, create, sass
 from ptxdiff.backends.assembler import assembled
+from ptxdiff.backends.compiled import EmulatedTensor
 from ptxdiff.conformance import taught
-from ptxdiff.jobs import Job, Setup, block_of
+from ptxdiff.jobs import Job, Outcome, Setup, block_of
 from ptxdiff.references.formats import F32, U32
 from ptxdiff.sass import rows, text
 from tests.support.sass.assembly import plant
@@ -25,6 +26,15 @@ SUM = ptxdiff.Case(
 FUSED = ptxdiff.Case(
     inputs={"x": F32}, outputs={"y": F32}, reference=lambda x: x,
     variants={"mul": ptxdiff.asm("mul.f32 $0, $1, $1;", "=r,r")},
+)  # fmt: skip
+
+CONTRACTED = ptxdiff.Case(
+    inputs={"x": F32}, outputs={"y": F32}, reference=lambda x: x,
+    variants={"two": ptxdiff.asm("{ .reg .f32 p; mul.f32 p, $1, $1; add.f32 $0, p, $1; }", "=r,r")},
+)  # fmt: skip
+UNDEFINED = ptxdiff.Case(
+    inputs={"x": U32}, outputs={"y": U32}, reference=lambda x: x,
+    variants={"unset": ptxdiff.asm("{ .reg .u32 p; add.u32 $0, p, $1; }", "=r,r")},
 )  # fmt: skip
 
 
@@ -69,6 +79,60 @@ def test_it_runs_a_kernel_with_scratch_memory(backend) -> None:
     outcome = backend.run(job)
     assert outcome.status == "ran", outcome.words
     assert (outcome.outputs["y"] == values).all()
+
+
+class PtxRan(Exception):
+    """The kernel's own PTX ran."""
+
+
+@pytest.fixture
+def without_the_kernel(monkeypatch):
+    """The PTX of the kernel around asm refuses to run."""
+
+    def refused(*_: object) -> None:
+        raise PtxRan
+
+    monkeypatch.setattr(sass, "run_compiled", refused)
+
+
+def test_asm_alone_says_what_is_right(backend, without_the_kernel) -> None:
+    """With the bits of asm alone, the PTX of the kernel around it need not run."""
+    values = np.arange(300, dtype=np.uint32)
+    outcome = backend.run(_job(SUM, values))
+    assert outcome.status == "ran", outcome.words
+    assert (outcome.outputs["y"] == values + 1).all()
+
+
+def test_other_bits_than_those_of_asm_alone_are_settled_by_the_kernel(backend, without_the_kernel, monkeypatch) -> None:
+    monkeypatch.setattr(backend._alone, "asm_alone", lambda job: Outcome("ran", outputs={"y": job.inputs["x"]}))
+    with pytest.raises(PtxRan):
+        backend.run(_job(SUM, np.arange(300, dtype=np.uint32)))
+
+
+def test_asm_that_may_be_contracted_is_settled_by_the_kernel(backend, without_the_kernel) -> None:
+    job = _job(CONTRACTED, np.arange(300, dtype=np.uint32))
+    with pytest.raises(PtxRan):
+        backend.run(replace(job, setup=replace(job.setup, fusion=True)))
+    assert backend.run(job).status == "ran"
+
+
+def test_a_loop_is_settled_by_the_kernel(backend, without_the_kernel) -> None:
+    job = _job(replace(SUM, carry={"y": "x"}), np.arange(300, dtype=np.uint32))
+    with pytest.raises(PtxRan):
+        backend.run(replace(job, setup=replace(job.setup, context="loop", steps=3)))
+
+
+def test_asm_that_depends_on_undefined_bits_is_settled_by_the_kernel(backend, without_the_kernel) -> None:
+    with pytest.raises(PtxRan):
+        backend.run(_job(UNDEFINED, np.arange(300, dtype=np.uint32)))
+
+
+def test_what_machine_code_does_beside_the_right_bits_is_settled_by_the_kernel(
+    backend, without_the_kernel, monkeypatch
+) -> None:
+    monkeypatch.setattr(EmulatedTensor, "changes", lambda _: ["an input was overwritten"])
+    with pytest.raises(PtxRan):
+        backend.run(_job(SUM, np.arange(300, dtype=np.uint32)))
 
 
 def test_a_form_that_is_not_taught_gives_no_result(backend, tmp_path, monkeypatch) -> None:
