@@ -4,7 +4,7 @@ from dataclasses import fields, replace
 
 from ptxdiff.records import read
 
-ELSEWHERE = ("node", "seconds")
+ELSEWHERE = ("node", "seconds", "made")
 """The facts that may differ between a run here and one on a cluster."""
 
 
