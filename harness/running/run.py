@@ -348,7 +348,7 @@ class _ItemRun:
             result, story = (result, []) if by_asm else self.trial.explained(result, job, outcome)
             if self.backend.name == "emulator" and not self.stops:
                 judgement.cause = self.repairs.confirmed(job, judgement.cause)
-            if not (self.stops or outcome.findings or result.diagnosis or judgement.cause):
+            if not self.stops and _unexplained(result, judgement):
                 judgement.cause = bits_beside_elements(job)
             if self._wants_repair(result, judgement):
                 judgement.cause = self.repairs.cause(job, judgement)
@@ -371,7 +371,7 @@ class _ItemRun:
         """
         if self.stops or self.backend.name != "emulator" or self.plan.variant.expected_failure:
             return False
-        return not (result.findings or result.diagnosis or judgement.cause)
+        return _unexplained(result, judgement)
 
     def _add_not_run(self, item: WorkItem, job: Job, outcome: Outcome, seconds: float) -> bool:
         """Record why a job gave no machine code, or no bits. A crash of ptxas is a failure of ptxas.
@@ -429,6 +429,11 @@ class _ItemRun:
             self.record.add(WorkItem(Setup(), ""), Outcome("error"), "error", 0.0, complaint)
         elif self.judge.shares:
             self.record.remark_on_coverage()
+
+
+def _unexplained(result: Result, judgement: Judgement) -> bool:
+    """Whether nothing is known yet of why a result fails."""
+    return not (result.findings or result.diagnosis or judgement.cause)
 
 
 _ENDS_A_TEST = {

@@ -218,21 +218,21 @@ class Machine:
 
     def register(self, number: int) -> Array:
         """All lanes of a register."""
-        return self.zeros if number < 0 else self._held("R", number, self.registers)
+        return self.zeros if number < 0 else self._read_all("R", number, self.registers)
 
     def predicate(self, number: int) -> Array:
         """All lanes of a predicate."""
-        return self.ones if number == 7 else self._held("P", number, self.predicates)
+        return self.ones if number == 7 else self._read_all("P", number, self.predicates)
 
     def uniform_register(self, number: int) -> Array:
         """All warps of a uniform register."""
-        return np.zeros(self.warps, np.uint32) if number < 0 else self._held("UR", number, self.uniform)
+        return np.zeros(self.warps, np.uint32) if number < 0 else self._read_all("UR", number, self.uniform)
 
     def uniform_predicate(self, number: int) -> Array:
         """All warps of a uniform predicate."""
-        return np.ones(self.warps, np.uint8) if number == 7 else self._held("UP", number, self.uniform_predicates)
+        return np.ones(self.warps, np.uint8) if number == 7 else self._read_all("UP", number, self.uniform_predicates)
 
-    def _held(self, kind: str, number: int, table: dict[int, Array]) -> Array:
+    def _read_all(self, kind: str, number: int, table: dict[int, Array]) -> Array:
         """All lanes or warps of a register or predicate that a step reads."""
         found = self._row(kind, number, table)
         if self.unwritten:
@@ -265,7 +265,7 @@ class Machine:
             if not missing.any():
                 del self.unwritten[kind, number]
 
-    def depend(self, kind: str, number: int, lanes: Lanes, unwritten: Array) -> None:
+    def depend(self, kind: str, number: int, lanes: Lanes, unwritten: Array | bool) -> None:
         """Note in which of some lanes a register or predicate holds a function of bits that were never written."""
         if number >= 0 if kind == "R" else number != 7:
             missing = self.unwritten.setdefault((kind, number), np.zeros(self.lanes, np.bool_))
@@ -424,11 +424,11 @@ class Machine:
         """The lanes for which a guard holds, and how many they are."""
         if guard is None:
             return lanes, self.lanes if lanes is None else len(lanes)
-        return self.held(self.read(guard.kind, guard.number, lanes), guard, lanes)
+        return self.holding(self.read(guard.kind, guard.number, lanes), guard, lanes)
 
-    def held(self, held: Array, guard: Operand, lanes: Lanes) -> tuple[Lanes, int]:
-        """The lanes for which the bits of a guard hold, and how many they are."""
-        found = np.flatnonzero(held == 0 if guard.inverted else held != 0)
+    def holding(self, bits: Array, guard: Operand, lanes: Lanes) -> tuple[Lanes, int]:
+        """The lanes for which a guard holds, and how many they are. bits: of its predicate, for these lanes."""
+        found = np.flatnonzero(bits == 0 if guard.inverted else bits != 0)
         if lanes is not None:
             found = lanes[found]
         return (None if len(found) == self.lanes else found), len(found)
@@ -629,7 +629,12 @@ class Computed(MachineStep):
         places = instruction.operands[first : first + count]
         self.destinations = list(zip(found.shape.destinations, places, strict=True))
         self.sources = [SourceFetch(k, o, instruction) for k, o in found.operands]
-        self.registers = [place for source in self.sources for place in source.registers]
+        self.reads = [place for source in self.sources for place in source.registers]
+        self.writes = [
+            (place.kind, place.number + further)
+            for kind, place in self.destinations
+            for further in range(1 + (kind == "R2" and place.number >= 0))
+        ]
         written = [(o.kind, o.number) for k, o in self.destinations if o.number not in ((7,) if k == "P" else (-1,))]
         if len(set(written)) != len(written):
             raise Unsupported(f"{instruction.text} writes one predicate twice")
@@ -643,7 +648,7 @@ class Computed(MachineStep):
             if guard is None:
                 count = machine.lanes if lanes is None else len(lanes)
             else:
-                lanes, count = machine.held(machine.fetch(guard.kind, guard.number, lanes), guard, lanes)
+                lanes, count = machine.holding(machine.fetch(guard.kind, guard.number, lanes), guard, lanes)
                 if guard.kind == "P" and ("P", guard.number) in machine.unwritten:
                     doubtful = machine.unwritten["P", guard.number].copy()  # a result may be the guard itself
             if count:
@@ -662,25 +667,22 @@ class Computed(MachineStep):
                             machine.write("R", place.number + 1, lanes, np.ascontiguousarray(high))
                     else:
                         machine.write(place.kind, place.number, lanes, value)
-                    if unwritten is not None:
-                        for further in range(1 + (kind == "R2" and place.number >= 0)):
-                            machine.depend(place.kind, place.number + further, lanes, unwritten)
-            if doubtful is not None:
-                self._depend_on_guard(machine, doubtful, fibre.lanes)
+                if unwritten is not None:
+                    self._depend(machine, lanes, unwritten)
+            if doubtful is not None:  # there it is not known whether a result was written
+                here = fibre.lanes
+                self._depend(machine, np.flatnonzero(doubtful) if here is None else here[doubtful[here]], True)
         fibre.pc += BYTES
         return True
 
-    def _depend_on_guard(self, machine: Machine, unwritten: Array, lanes: Lanes) -> None:
-        """Where it was never written whether the guard holds, it is not known whether a result was written."""
-        chosen = np.flatnonzero(unwritten) if lanes is None else lanes[unwritten[lanes]]
-        if len(chosen):
-            for kind, place in self.destinations:
-                for further in range(1 + (kind == "R2" and place.number >= 0)):
-                    machine.depend(place.kind, place.number + further, chosen, np.ones(len(chosen), np.bool_))
+    def _depend(self, machine: Machine, lanes: Lanes, unwritten: Array | bool) -> None:
+        """Note in which of some lanes the results are functions of bits that were never written."""
+        for kind, number in self.writes:
+            machine.depend(kind, number, lanes, unwritten)
 
     def _unwritten(self, machine: Machine, lanes: Lanes) -> Array | None:
         """In which of some lanes a source holds bits that were never written; None: in none."""
-        parts = [machine.unwritten[place] for place in self.registers if place in machine.unwritten]
+        parts = [machine.unwritten[place] for place in self.reads if place in machine.unwritten]
         if not parts:
             return None
         whole = parts[0] if len(parts) == 1 else np.logical_or.reduce(parts)

@@ -241,19 +241,24 @@ def test_backends_of_their_own_share_nothing(brief, launches):
     assert launches
 
 
+def _flip(monkeypatch, mask: int) -> None:
+    """From now on a tensor that was run has an element with other bits, where `mask` has ones."""
+    real = machine_code.EmulatedTensor.read
+
+    def flipped(tensor):
+        bits = np.array(real(tensor))
+        bits.view(np.uint32)[3] ^= mask
+        return bits
+
+    monkeypatch.setattr(machine_code.EmulatedTensor, "read", flipped)
+
+
 def test_other_bits_than_the_kept_ones_are_no_result(brief, monkeypatch):
     """The machine code runs, whatever is kept: its own bits decide."""
     kept = KeptOutcomes()
     job = _job(brief)
     assert create("emulator", kept=kept).run(job).status == "ran"
-    real = machine_code.EmulatedTensor.read
-
-    def flipped(tensor):
-        bits = np.array(real(tensor))
-        bits.view(np.uint32)[3] ^= 1
-        return bits
-
-    monkeypatch.setattr(machine_code.EmulatedTensor, "read", flipped)
+    _flip(monkeypatch, 1)
     outcome = create("sass", kept=kept).run(job)
     assert outcome.status == "not run"
     assert "unsettled" in outcome.words
@@ -264,14 +269,7 @@ def test_an_untaught_form_hides_no_other_bits(brief, monkeypatch, wrong):
     kept = KeptOutcomes()
     job = _job(brief)
     assert create("emulator", kept=kept).run(job).status == "ran"
-    real = machine_code.EmulatedTensor.read
-
-    def flipped(tensor):
-        bits = np.array(real(tensor))
-        bits.view(np.uint32)[3] ^= wrong
-        return bits
-
-    monkeypatch.setattr(machine_code.EmulatedTensor, "read", flipped)
+    _flip(monkeypatch, int(wrong))
     monkeypatch.setattr(machine_code, "unsettled", lambda forms, target: ["LOP3"])
     outcome = create("sass", kept=kept).run(job)
     assert (outcome.status, outcome.doubtful, outcome.suspected) == ("not run", wrong, {})

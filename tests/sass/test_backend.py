@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,28 +16,22 @@ from ptxdiff.backends.assembler import assembled
 from ptxdiff.backends.compiled import EmulatedTensor
 from ptxdiff.conformance import taught
 from ptxdiff.jobs import Job, Outcome, Setup, block_of
-from ptxdiff.references.formats import F32, U32
+from ptxdiff.references.formats import F32, U32, Format
 from ptxdiff.sass import rows, text
 from tests.support.sass.assembly import plant
 
 TARGET = "sm_90a"
-SUM = ptxdiff.Case(
-    inputs={"x": U32}, outputs={"y": U32}, reference=lambda x: x + 1,
-    variants={"add": ptxdiff.asm("add.u32 $0, $1, 1;", "=r,r")},
-)  # fmt: skip
-FUSED = ptxdiff.Case(
-    inputs={"x": F32}, outputs={"y": F32}, reference=lambda x: x,
-    variants={"mul": ptxdiff.asm("mul.f32 $0, $1, $1;", "=r,r")},
-)  # fmt: skip
 
-CONTRACTED = ptxdiff.Case(
-    inputs={"x": F32}, outputs={"y": F32}, reference=lambda x: x,
-    variants={"two": ptxdiff.asm("{ .reg .f32 p; mul.f32 p, $1, $1; add.f32 $0, p, $1; }", "=r,r")},
-)  # fmt: skip
-UNDEFINED = ptxdiff.Case(
-    inputs={"x": U32}, outputs={"y": U32}, reference=lambda x: x,
-    variants={"unset": ptxdiff.asm("{ .reg .u32 p; add.u32 $0, p, $1; }", "=r,r")},
-)  # fmt: skip
+
+def _case(fmt: Format, name: str, text: str, reference: Callable[..., Any] = lambda x: x) -> ptxdiff.Case:
+    variants = {name: ptxdiff.asm(text, "=r,r")}
+    return ptxdiff.Case(inputs={"x": fmt}, outputs={"y": fmt}, reference=reference, variants=variants)
+
+
+SUM = _case(U32, "add", "add.u32 $0, $1, 1;", lambda x: x + 1)
+FUSED = _case(F32, "mul", "mul.f32 $0, $1, $1;")
+CONTRACTED = _case(F32, "two", "{ .reg .f32 p; mul.f32 p, $1, $1; add.f32 $0, p, $1; }")
+UNDEFINED = _case(U32, "unset", "{ .reg .u32 p; add.u32 $0, p, $1; }")
 
 
 def _job(case: ptxdiff.Case, inputs: np.ndarray) -> Job:

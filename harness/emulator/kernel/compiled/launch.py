@@ -161,10 +161,8 @@ def _table(buffers: list[Buffer], stored: list[Array], loaded: list[Array] | Non
         row[LOW], row[HIGH] = buffer.residue, buffer.residue + buffer.size
         row[DATA], row[STORED] = buffer.bytes.ctypes.data, stored[number].ctypes.data
         row[LOADED] = loaded[number].ctypes.data if loaded is not None else 0
-        # The interpreter knows which accesses to variables in constant memory are right.
-        row[REFUSED] = NO_LOADS * (buffer.undefined is not None or bool(buffer.const_spans)) | NO_STORES * (
-            not buffer.writable or bool(buffer.const_spans)
-        )
+        const = bool(buffer.const_spans)  # the interpreter knows which accesses to constant memory are right
+        row[REFUSED] = NO_LOADS * (const or buffer.undefined is not None) | NO_STORES * (const or not buffer.writable)
     return table
 
 
