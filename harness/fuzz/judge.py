@@ -38,6 +38,7 @@ from ptxdiff.fuzz.reduce import (
     reduced_by_rounds,
     unrolled_random,
 )
+from ptxdiff.fuzz.statements import NotPlain, statement_emulator
 from ptxdiff.model.compilers import LEVELS
 from ptxdiff.sass.cubin import MachineCode
 from ptxdiff.sass.text import Unsupported
@@ -138,7 +139,7 @@ def prepared(plan: FuzzPlan, number: int) -> Batch:
         seed = f"{plan.seed}/{number * plan.batch + index}"
         made = program(seed, plan.capability, plan.weights)
         try:
-            right.append(expected(made, inputs_of(seed), plan.target))
+            right.append(_right(made, inputs_of(seed), plan.target, compared=index % COMPARED == 0))
         except PtxError:
             refused += 1  # a mistake in `families`, which should have only legal shapes
             continue
@@ -149,6 +150,26 @@ def prepared(plan: FuzzPlan, number: int) -> Batch:
     if plan.interpreted:
         parts = _interpreted(parts, [inputs_of(seed) for seed in seeds], plan.target)
     return Batch(number, tuple(programs), tuple(seeds), tuple(right), tuple(map(tuple, parts)), refused)
+
+
+COMPARED = 64
+"""One of so many programs also runs in the emulator as a whole."""
+
+
+def _right(made: RandomProgram, inputs: Words, target: str, *, compared: bool) -> Words:
+    """The right outputs of a program, statement by statement if that is possible. Raises PtxError.
+
+    compared: raise RuntimeError if the emulator gives other words to the whole program.
+    """
+    try:
+        found = statement_emulator(target).outputs(made, inputs)
+    except NotPlain:
+        return expected(made, inputs, target)
+    if compared and not np.array_equal(found, expected(made, inputs, target)):
+        raise RuntimeError(
+            f"a mistake of ptxdiff: {target}, {made.skeleton}: other words statement by statement than as a whole"
+        )
+    return found
 
 
 def assembled_parts(
