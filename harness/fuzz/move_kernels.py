@@ -69,6 +69,12 @@ add.u64 %in, %in, %at; add.u64 %out, %out, %at;
 ret;
 }}"""
 
+    def values(self, output: NDArray[np.uint32], scalar: int) -> list[Buffer | bytes]:
+        """The values of the parameters: an input, the output (a row of WORDS a thread), the scalar's lowest bytes."""
+        words = np.random.default_rng(5).integers(0, 1 << 32, (WARP, WORDS), np.uint32)
+        narrow = scalar.to_bytes(8, "little")[: int(self.kind[1:]) // 8]
+        return [Buffer(words, "in"), Buffer(output, "out"), narrow]
+
 
 def module(target: str) -> str:
     """The PTX of all kernels, named k0, k1, ..., for a target."""
@@ -159,9 +165,9 @@ def taught(target: str, by: Ptxas, lessons: teaching.MoveLessons) -> list[str]:
         loaded = load_kernel(text, f"k{number}")
         for scalar in SCALARS:
             given, right = np.zeros((WARP, WORDS), np.uint32), np.zeros((WARP, WORDS), np.uint32)
-            run_kernel(loaded, _values(kernel, right, scalar), (1,), num_threads=WARP)
+            run_kernel(loaded, kernel.values(right, scalar), (1,), num_threads=WARP)
             try:
-                ran = run_machine_code(read[f"k{number}"], _values(kernel, given, scalar), (1,), WARP)
+                ran = run_machine_code(read[f"k{number}"], kernel.values(given, scalar), (1,), WARP)
             except PtxError:  # it needs an instruction that is not known
                 continue
             same = np.array_equal(given, right)
@@ -170,9 +176,3 @@ def taught(target: str, by: Ptxas, lessons: teaching.MoveLessons) -> list[str]:
             lessons.note(ran, f"{kernel.name} {scalar:#x} -O{by.choice.level}", agreed=same)
     return differing
 
-
-def _values(kernel: MoveKernel, output: NDArray[np.uint32], scalar: int) -> list[Buffer | bytes]:
-    """The values of the parameters: of the scalar the lowest bytes."""
-    words = np.random.default_rng(5).integers(0, 1 << 32, (WARP, WORDS), np.uint32)
-    narrow = scalar.to_bytes(8, "little")[: int(kernel.kind[1:]) // 8]
-    return [Buffer(words, "in"), Buffer(output, "out"), narrow]

@@ -1,7 +1,7 @@
 """Run on the GPU here the machine code that the interpreter ran: `python tests/gpu/machine_code.py record|run ...`.
 
 `record WHAT FILE` needs no GPU. It assembles kernels for a target, runs their machine code on the CPU, and keeps
-cubins, arguments and results in a file. WHAT is `forms` or `sequences` (which teach the table of machine code),
+cubins, arguments and results in a file. WHAT is `forms`, `sequences` or `moves` (which teach the table of machine code),
 `programs` (random ones, at -O0 and -O3 by each --ptxas), `findings` (folders that `ptxdiff fuzz` wrote, or a list such
 as `tests/fuzz/ptxas_faults.json`), `doubts` (instructions whose bits only hardware can tell), `catalogue` (the
 kernels of case files; give pytest's arguments), or `tests` (kernels of the tests of machine code).
@@ -55,6 +55,32 @@ def record_forms(recorder, args):
                                              (launch.blocks,), launch.threads, limit=LIMIT)  # fmt: skip
                         except PtxError as error:
                             left[reason(error)] += 1
+    return left
+
+
+def record_moves(recorder, args):
+    """The kernels that teach moves of data and branches, by each ptxas and at each level."""
+    import numpy as np
+
+    from ptxdiff.emulator import PtxError
+    from ptxdiff.fuzz.assemblers import assembler
+    from ptxdiff.fuzz.move_kernels import SCALARS, WARP, WORDS, kernels, module
+    from ptxdiff.triton.targets import assembler as bundled
+
+    left = Counter()
+    for one in [assembler(p, level) for p in args.ptxas or [bundled(args.target).path] for level in args.levels]:
+        done = one.assemble(module(args.target), args.target)
+        if done.ended != "assembled":
+            raise SystemExit(f"{done.ended} by {one.label}: {done.words[:200]}")
+        codes = codes_of(done.cubin)
+        for number, kernel in enumerate(kernels()):
+            for scalar in SCALARS:
+                output = np.zeros((WARP, WORDS), np.uint32)
+                try:
+                    recorder.run(f"{kernel.name} of {scalar:#x} by {one.label}", args.what, args.target, done.cubin,
+                                 codes[f"k{number}"], kernel.values(output, scalar), (1,), WARP, limit=LIMIT)  # fmt: skip
+                except PtxError as error:
+                    left[reason(error)] += 1
     return left
 
 
@@ -431,7 +457,7 @@ def run(args):
     return int(bool(differing))
 
 
-RECORD = {"forms": record_forms, "sequences": record_forms, "programs": record_programs,
+RECORD = {"forms": record_forms, "sequences": record_forms, "moves": record_moves, "programs": record_programs,
           "findings": record_findings, "doubts": record_doubts,
           "catalogue": record_catalogue, "tests": record_tests}  # fmt: skip
 
