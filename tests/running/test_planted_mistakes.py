@@ -16,6 +16,7 @@ from ptxdiff.model import load as loader
 from ptxdiff.running.item import Item, ItemResults
 from ptxdiff.running.run import run_item
 from tests.support.planting import planted
+from tests.support.sampling import mixed
 from tests.support.tritons import since
 
 
@@ -118,18 +119,19 @@ def test_a_mistake_in_triton_code_fails_and_is_named(tmp_path, backend, mistake)
     assert any(difference in r.classes and difference in r.message.splitlines()[0] for r in found.results)
 
 
-@pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
-@pytest.mark.parametrize("name", ["emulator", "assembler"])
-@pytest.mark.parametrize(
-    ("file", "variant", "old", "new"),
-    [
-        ("cvt_e2m1x2", "cvt", "e2m1x2", "e2m1x3"),
-        ("cvt_e2m1x2", "cvt", r"satfinite\.", "satfinit."),
-        ("rcp", "rcp.rn", r"rcp\.rn\.f32 ", "rpc.rn.f32 "),
-    ],
+MISSPELT = (
+    ("cvt_e2m1x2", "cvt", "e2m1x2", "e2m1x3"),
+    ("cvt_e2m1x2", "cvt", r"satfinite\.", "satfinit."),
+    ("rcp", "rcp.rn", r"rcp\.rn\.f32 ", "rpc.rn.f32 "),
 )
-def test_a_misspelt_instruction_is_an_error_never_a_skip(tmp_path, file, variant, old, new, name, target):
+
+
+@pytest.mark.parametrize(
+    ("mistake", "name", "target"), mixed(MISSPELT, ("emulator", "assembler"), ("sm_90a", "sm_100a"), of=2)
+)
+def test_a_misspelt_instruction_is_an_error_never_a_skip(tmp_path, mistake, name, target):
     """It is an error also on a target that lacks the right instruction."""
+    file, variant, old, new = mistake
     path = planted(tmp_path, file, lambda text: re.subn(old, new, text, count=1), f'"{variant}": asm("')
     loaded = loader.load(path)[0]
     found = run_item(Item(loaded, variant, target, name), create(name), "quick")

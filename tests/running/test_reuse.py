@@ -17,6 +17,7 @@ from ptxdiff.running.item import Item
 from ptxdiff.triton.builds import installation
 from tests.support.case_sources import RIGHT
 from tests.support.running.repeated_runs import CASE, HELPER, runs
+from tests.support.sampling import paired
 
 __all__ = ["runs"]
 
@@ -99,8 +100,10 @@ def flipped(x):
 """
 
 
-@pytest.mark.parametrize("number", ["int(DATA.read_text())", "6 if DATA.stat().st_size == 1 else 7"])
-@pytest.mark.parametrize("imported", [False, True])
+@pytest.mark.parametrize(
+    ("number", "imported"),
+    paired(["int(DATA.read_text())", "6 if DATA.stat().st_size == 1 else 7"], [False, True], of=2),
+)
 def test_after_an_edit_of_a_file_that_the_compiler_alone_opens_everything_runs(
     runs, pytester, tmp_path, monkeypatch, number, imported
 ):
@@ -263,7 +266,7 @@ def test_machine_code_of_another_level_or_disassembler_is_run(machine_runs, monk
     assert machine_runs("--ptx-opt=0")[1] == ["abs sm_90a"]
     assert machine_runs("--ptx-opt=0")[1] == []
     other = tmp_path / "nvdisasm"
-    other.write_text(f'#!/bin/sh\nexec {tool("nvdisasm")} "$@"\n')
+    other.write_text(f'#!/bin/sh\ncase "$*" in *--version*) exec {tool("nvdisasm")} "$@";; esac\nexit 1\n')
     other.chmod(0o755)
     monkeypatch.setenv("TRITON_NVDISASM_PATH", str(other))
     installation.cache_clear()
