@@ -55,7 +55,12 @@ baseline: $(STAMP)
 	$(BIN)/python -m ptxdiff run cases --backend emulator --backend assembler --fresh --records $(RECORDS)/baseline.jsonl -- -n $(JOBS)
 	$(BIN)/python -m ptxdiff gate $(RECORDS)/baseline.jsonl --baseline baseline --accept --digests
 
-test: check unit
+# Tests wait now and then, so the checks run beside them. Their output comes last, where nobody misses it.
+test: $(STAMP)
+	@mkdir -p build
+	@$(MAKE) --no-print-directory check >build/checks.txt 2>&1 & checks=$$!; failed=0; \
+	$(MAKE) --no-print-directory unit || failed=1; \
+	wait $$checks || failed=1; cat build/checks.txt; exit $$failed
 
 check: lint types imports
 

@@ -97,7 +97,7 @@ def python(wheel, tmp_path_factory):
         if "ptxdiff" not in installed.name and installed.suffix != ".pth":
             (beside / installed.name).symlink_to(installed)
     (packages / "beside.pth").write_text(f"{beside}\n")
-    pip(folder / "bin" / "python", "install", "--no-deps", "--no-index", str(wheel))
+    pip(folder / "bin" / "python", "install", "--no-deps", "--no-index", "--no-compile", str(wheel))
     return folder / "bin" / "python"
 
 
@@ -119,7 +119,7 @@ def installed_with(extra, wheel, folder):
     [packages] = (folder / "lib").glob("python*/site-packages")
     beside = folder / "beside"
     beside.mkdir()
-    pip(folder / "bin" / "python", "install", "--no-deps", "--no-index", str(wheel))
+    pip(folder / "bin" / "python", "install", "--no-deps", "--no-index", "--no-compile", str(wheel))
     [installed] = packages.glob("ptxdiff-*.dist-info")
     ours = importlib.metadata.Distribution.at(installed).requires or ()
     todo, known = [(text, extra) for text in ours], set()

@@ -23,12 +23,12 @@ from ptxdiff.mutation.settle import Search
 from ptxdiff.records import read
 from ptxdiff.records.kill_rate import kill_rate
 
-SEARCH = Search(bits=16, count=1 << 22, seconds=120.0)
+SEARCH = Search(bits=16, count=1 << 20, seconds=120.0)
 SHORT = Search(16, 1 << 16, 1.0)
 
-# After a shift, an xor and a multiplication one number in 2^20 gets a special result: no input set has such a number.
+# After a shift, an xor and a multiplication one number in 2^18 gets a special result: no input set has such a number.
 WEAK = '''
-"""A word that, mixed and multiplied with 0x9E3779B1, ends in 0x5A5A5 gives 1, every other one 0."""
+"""A word that, mixed and multiplied with 0x9E3779B1, ends in 0x1A5A5 gives 1, every other one 0."""
 
 import torch
 
@@ -38,7 +38,7 @@ from ptxdiff.references.formats import U32
 
 def special(x):
     """1 for the one pattern."""
-    return torch.where(((x ^ x >> 13) * 0x9E3779B1 & 0xFFFFF) == 0x5A5A5, 1, 0)
+    return torch.where(((x ^ x >> 13) * 0x9E3779B1 & 0x3FFFF) == 0x1A5A5, 1, 0)
 
 
 case = Case(
@@ -48,8 +48,8 @@ case = Case(
     %svariants={
         "asm": asm(
             "{ .reg .b32 t; .reg .pred p; shr.u32 t, $1, 13; xor.b32 t, t, $1;"
-            "mul.lo.u32 t, t, 0x9E3779B1; and.b32 t, t, 0xFFFFF;"
-            "setp.eq.u32 p, t, 0x5A5A5; selp.b32 $0, 1, 0, p; }",
+            "mul.lo.u32 t, t, 0x9E3779B1; and.b32 t, t, 0x3FFFF;"
+            "setp.eq.u32 p, t, 0x1A5A5; selp.b32 $0, 1, 0, p; }",
             constraints="=&r,r",
             pack=1,
         ),
@@ -87,7 +87,7 @@ def commanded(tmp_path_factory: pytest.TempPathFactory) -> Commanded:
     folder = tmp_path_factory.mktemp("weak")
     case, records = weak_in(folder), folder / "mutations.jsonl"
     with contextlib.redirect_stdout(io.StringIO()) as said:
-        words = ["mutate", str(case), "--variant", "asm", "--only", "asm", "--spread", "22", "--records", str(records)]
+        words = ["mutate", str(case), "--variant", "asm", "--only", "asm", "--spread", "20", "--records", str(records)]
         code = main(words)
     return Commanded(code, said.getvalue(), records, case)
 
@@ -167,10 +167,10 @@ def test_words_are_found_in_their_places_with_escapes_braces_and_comments():
 
 def test_the_edge_offered_for_a_missed_mutant_kills_it(commanded, tmp_path):
     (found,) = read(commanded.records).mutations
-    missed = [s for s in found.survivors if s.fate == "missed" and "0x5a5a6" in s.change]
+    missed = [s for s in found.survivors if s.fate == "missed" and "0x1a5a6" in s.change]
     assert missed, "the planted weakness was not found"
     edge = int(missed[0].edge["x"], 16)
-    assert (edge ^ edge >> 13) * 0x9E3779B1 & 0xFFFFF in (0x5A5A5, 0x5A5A6)
+    assert (edge ^ edge >> 13) * 0x9E3779B1 & 0x3FFFF in (0x1A5A5, 0x1A5A6)
     strong = tmp_path / "strong.py"
     strong.write_text(WEAK % f"hard_cases=[({edge:#x},)],\n    ")
     (loaded,) = load(strong)
@@ -203,7 +203,7 @@ def test_a_fault_of_the_harness_kills_nothing(weak, monkeypatch):
     plain = EmulatorBackend.run
 
     def faulty(self, job):
-        if "0x5A5A5" not in job.variant.texts[1].text:
+        if "0x1A5A5" not in job.variant.texts[1].text:
             raise MemoryError("planted")
         return plain(self, job)
 

@@ -18,8 +18,9 @@ CASE = Path(__file__).parents[2] / "cases" / "cuda_fma.py"
 VARIANTS = ("cuda", "triton")
 
 
-def results(loaded, backend):
-    found = {v: run_item(Item(loaded, v, "sm_90a", backend.name), backend, "quick").results for v in VARIANTS}
+def results(loaded, backend, **options):
+    items = {v: Item(loaded, v, "sm_90a", backend.name) for v in VARIANTS}
+    found = {v: run_item(item, backend, "quick", **options).results for v, item in items.items()}
     return {v: [r for r in found[v] if r.key.context == "straight" and r.key.pack == 1] for v in VARIANTS}
 
 
@@ -40,6 +41,6 @@ def test_each_is_compared_with_the_reference_by_itself():
     variant = loaded.case.variants["cuda"]
     wrong = dataclasses.replace(variant, text=variant.text.replace("fma.rn.f32", "fma.rz.f32"))
     case = dataclasses.replace(loaded.case, variants={**loaded.case.variants, "cuda": wrong})
-    found = results(dataclasses.replace(loaded, case=case), EmulatorBackend())
+    found = results(dataclasses.replace(loaded, case=case), EmulatorBackend(), stop=True)
     assert "fail" in {r.verdict for r in found["cuda"]}
     assert {r.verdict for r in found["triton"]} == {"pass"}

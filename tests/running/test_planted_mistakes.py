@@ -16,6 +16,7 @@ from ptxdiff.model import load as loader
 from ptxdiff.running.item import Item, ItemResults
 from ptxdiff.running.run import run_item
 from tests.support.planting import planted
+from tests.support.sampling import mixed
 from tests.support.tritons import since
 
 
@@ -25,14 +26,22 @@ def backend() -> Backend:
 
 
 def run_planted(
-    tmp_path: Path, backend: Backend, file: str, variant: str, old: str, new: str, target: str = "sm_100a"
+    tmp_path: Path, backend: Backend, file: str, variant: str, old: str, new: str, shows: str = ""
 ) -> ItemResults:
-    """The variant's results after each match of the pattern `old`, from the variant's name on, is replaced by `new`."""
+    """The variant's results after each match of the pattern `old`, from the variant's name on, is replaced by `new`.
+
+    shows: the plan ends at the first failure if that has this class.
+    """
     start = "" if variant == "triton-integers" else f'"{variant}":'
     times = 0 if variant == "cvt-pack4" else 1
     path = planted(tmp_path, file, lambda text: re.subn(old, new, text, count=times), start)
     (loaded,) = (case for case in loader.load(path) if case.attribute == "case")
-    return run_item(Item(loaded, variant, target, backend.name), backend, "quick")
+    item = Item(loaded, variant, "sm_100a", backend.name)
+    if shows:
+        found = run_item(item, backend, "quick", stop=True)
+        if any(shows in r.classes for r in found.results):
+            return found
+    return run_item(item, backend, "quick")
 
 
 BOTH = r"(cvt\.rn\.satfinite\.e2m1x2\.f32 tmp\d), (\$\d), (\$\d);"
@@ -82,7 +91,7 @@ NEWER = since(3, 9, "the variant is written in a version of the PTX ISA that it 
 def test_a_mistake_in_asm_fails_and_is_named(tmp_path, monkeypatch, backend, mistake):
     monkeypatch.setenv("PTXDIFF_ASM_ALONE", "1")
     file, variant, old, new, difference = IN_ASM[mistake]
-    found = run_planted(tmp_path, backend, file, variant, old, new)
+    found = run_planted(tmp_path, backend, file, variant, old, new, difference)
     assert found.verdict == "fail", [r.words for r in found.results if r.verdict == "error"]
     named = [r for r in found.results if difference in r.classes]
     assert named
@@ -104,24 +113,25 @@ IN_TRITON = {
 def test_a_mistake_in_triton_code_fails_and_is_named(tmp_path, backend, mistake):
     """The whole compiled kernel runs, as Triton compiles the wrong function."""
     old, new = IN_TRITON[mistake]
-    found = run_planted(tmp_path, backend, "cvt_e2m1x2", "triton-integers", old, new)
-    assert found.verdict == "fail"
     difference = {"nibbles exchanged": "positional", "off by one": "flush to zero"}.get(mistake, "1 ulp")
+    found = run_planted(tmp_path, backend, "cvt_e2m1x2", "triton-integers", old, new, difference)
+    assert found.verdict == "fail"
     assert any(difference in r.classes and difference in r.message.splitlines()[0] for r in found.results)
 
 
-@pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
-@pytest.mark.parametrize("name", ["emulator", "assembler"])
-@pytest.mark.parametrize(
-    ("file", "variant", "old", "new"),
-    [
-        ("cvt_e2m1x2", "cvt", "e2m1x2", "e2m1x3"),
-        ("cvt_e2m1x2", "cvt", r"satfinite\.", "satfinit."),
-        ("rcp", "rcp.rn", r"rcp\.rn\.f32 ", "rpc.rn.f32 "),
-    ],
+MISSPELT = (
+    ("cvt_e2m1x2", "cvt", "e2m1x2", "e2m1x3"),
+    ("cvt_e2m1x2", "cvt", r"satfinite\.", "satfinit."),
+    ("rcp", "rcp.rn", r"rcp\.rn\.f32 ", "rpc.rn.f32 "),
 )
-def test_a_misspelt_instruction_is_an_error_never_a_skip(tmp_path, file, variant, old, new, name, target):
+
+
+@pytest.mark.parametrize(
+    ("mistake", "name", "target"), mixed(MISSPELT, ("emulator", "assembler"), ("sm_90a", "sm_100a"), of=2)
+)
+def test_a_misspelt_instruction_is_an_error_never_a_skip(tmp_path, mistake, name, target):
     """It is an error also on a target that lacks the right instruction."""
+    file, variant, old, new = mistake
     path = planted(tmp_path, file, lambda text: re.subn(old, new, text, count=1), f'"{variant}": asm("')
     loaded = loader.load(path)[0]
     found = run_item(Item(loaded, variant, target, name), create(name), "quick")

@@ -17,6 +17,7 @@ from ptxdiff.running.item import Item
 from ptxdiff.triton.builds import installation
 from tests.support.case_sources import RIGHT
 from tests.support.running.repeated_runs import CASE, HELPER, runs
+from tests.support.sampling import paired
 
 __all__ = ["runs"]
 
@@ -99,8 +100,10 @@ def flipped(x):
 """
 
 
-@pytest.mark.parametrize("number", ["int(DATA.read_text())", "6 if DATA.stat().st_size == 1 else 7"])
-@pytest.mark.parametrize("imported", [False, True])
+@pytest.mark.parametrize(
+    ("number", "imported"),
+    paired(["int(DATA.read_text())", "6 if DATA.stat().st_size == 1 else 7"], [False, True], of=2),
+)
 def test_after_an_edit_of_a_file_that_the_compiler_alone_opens_everything_runs(
     runs, pytester, tmp_path, monkeypatch, number, imported
 ):

@@ -397,7 +397,7 @@ def same(part: Path, whole: Path) -> bool:
     return bool(chosen)
 
 
-@pytest.mark.parametrize("rounds", [pytest.param(4, id="quick"), pytest.param(60, id="slow", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rounds", [pytest.param(2, id="quick"), pytest.param(60, id="slow", marks=pytest.mark.slow)])
 def test_order_and_choice_change_no_result(run_cases, pytester, rounds):
     """The slow variant has 60 rounds of a second each."""
     pytester.makeconftest(SHUFFLED)

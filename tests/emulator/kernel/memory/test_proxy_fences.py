@@ -9,6 +9,7 @@ import pytest
 
 from ptxdiff.emulator.kernel.memory.happens_before import HappensBefore
 from ptxdiff.emulator.kernel.memory.space import Shared
+from tests.support.sampling import sizes
 
 UNIT, SIZE, BLOCK = 4, 256, 96
 
@@ -43,9 +44,10 @@ class Model:
 
 @pytest.mark.parametrize("exact", [True, False], ids=["parts of blocks meet", "whole blocks meet"])
 @pytest.mark.parametrize("blocks", [1, 2], ids=["a block a team", "a cluster"])
-def test_a_write_is_visible_only_behind_a_fence_that_the_lane_waited_for(exact: bool, blocks: int) -> None:
+@pytest.mark.parametrize("trials", sizes(8, 25))
+def test_a_write_is_visible_only_behind_a_fence_that_the_lane_waited_for(exact: bool, blocks: int, trials: int) -> None:
     rng, lacked, visible = np.random.default_rng(3), 0, 0
-    for _trial in range(25):
+    for _trial in range(trials):
         order = HappensBefore(2 * BLOCK, BLOCK, BLOCK * blocks, BLOCK * blocks, exact=exact)
         shared, model = Shared(2, SIZE, UNIT, True, order), Model(order)
         for _step in range(30):
@@ -80,4 +82,4 @@ def test_a_write_is_visible_only_behind_a_fence_that_the_lane_waited_for(exact: 
                 lacks = unit in model.writes and model.lacks(lane, unit)
                 assert bad == lacks
                 lacked, visible = lacked + lacks, visible + (not lacks and unit in model.writes)
-    assert min(lacked, visible) > 200
+    assert min(lacked, visible) > 8 * trials

@@ -16,6 +16,7 @@ from ptxdiff.emulator.numeric.tensorcore import BITS
 from ptxdiff.references import tensor_core
 from ptxdiff.references.formats import I8, I32, U8
 from tests.support.emulator.warpgroup_tiles import FORMATS, image
+from tests.support.sampling import spread
 
 TILES = len(products.KINDS)
 
@@ -55,7 +56,12 @@ FORMS = [f for f in product_forms.bounds_of() if f.startswith("wgmma.mma_async.s
 _SMALL = [f for f in FORMS if ".m64n24k" in f or ".m64n8k16.f16" in f]
 
 
-@pytest.mark.parametrize("form", _SMALL)
+def types(form: str) -> list[tuple[int, str]]:
+    """The type of each operand."""
+    return list(enumerate(reversed(form.split("."))))
+
+
+@pytest.mark.parametrize("form", spread(_SMALL, 4, types))
 def test_the_emulator_and_the_reference_agree(form: str) -> None:
     """Each form runs in one layout, the next form in the next layout."""
     known = group_products.layouts_of(form)
