@@ -41,8 +41,8 @@ class Setup:
     block: elements per program of the elementwise template. alignment: bytes by which every pointer is aligned: 16, or
     fewer, from the size of a storage unit on (pointers then start so many bytes past a 16-byte boundary).
     misaligned: the only tensor that is aligned so, for given PTX; the others by 16. "" if all are.
-    context: "straight"; "loop": the carried outputs fed back for `steps` iterations inside one kernel; or "shared", on
-    the emulator alone: outputs in registers of inputs, in every assignment that may change bits.
+    context: "straight"; "loop": the carried outputs fed back for `steps` iterations inside one kernel; or "shared", by
+    the emulator for all backends: outputs in registers of inputs, in every assignment that may change bits.
     fusion: Triton's enable_fp_fusion and ptxas's --fmad.
     padding: a seed for the bits that fill a partial pack, if the backend can choose them; None leaves them undefined.
     alone: the emulator runs the asm by itself, without the kernel that Triton makes around it.

@@ -125,11 +125,12 @@ def _records(args: argparse.Namespace) -> int:
         say(line)
     for path, run in zip((before, after), runs, strict=True):
         if run.end is None:
-            say(f"{path}: the run was cut short: what it lacks was not compared")
+            say(f"{path}: the run was cut short: what it lacks was not compared, so the exit code is 1")
     say(f"{comparison.matched} results in both, {comparison.equal} of them equal; {len(shown)} differences")
     if not comparison.ran:
         say(f"{'nothing ran in either' if comparison.matched else 'no result is in both'}, so nothing was compared")
-    return 0 if comparison.ran and not shown else 1
+    whole = all(run.end is not None for run in runs)
+    return 0 if comparison.ran and whole and not shown else 1
 
 
 def run_file(path: Path) -> Path:

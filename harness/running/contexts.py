@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -86,10 +86,10 @@ PROVED = "no register that an output may share with an input changes a bit, for 
 
 
 class SharedRegisters:
-    """The proofs of one item, each asked for once."""
+    """The proofs of one item, each asked for once. runs: the backend that runs a job with shared registers."""
 
-    def __init__(self, backend: Backend) -> None:
-        self.backend = backend
+    def __init__(self, runs: Callable[[Job], Backend]) -> None:
+        self.runs = runs
         self._known: dict[tuple[str, int, bool], tuple[Verdict, Mapping[str, Any]]] = {}
 
     def settled(self, job: Job, outcome: Outcome) -> Outcome:
@@ -118,7 +118,7 @@ class SharedRegisters:
         def shown(units: Mapping[str, tuple[int, ...]]) -> str:
             inputs = arrays_of(job.case.inputs, units)
             one = replace(job, inputs=inputs, setup=replace(job.setup, shape=(pack,)))
-            return "; ".join(self.backend.run(one).findings)
+            return "; ".join(self.runs(one).run(one).findings)
 
         proof = prove_sharing(job.case, job.variant, job.target, pack, shown, fusion=job.setup.fusion, seconds=SECONDS)
         return proof, arrays_of(job.case.inputs, proof.inputs) if proof.inputs else {}

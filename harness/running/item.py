@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from ptxdiff.backends import BACKENDS
 from ptxdiff.emulator import HOPPER
 from ptxdiff.inputs import InputSet
 from ptxdiff.inputs.fill import kernel_inputs, shaped
@@ -150,6 +151,17 @@ class ItemPlan:
                 else "there is nothing to run it on: no input sets"
             )
         return work
+
+    def shared_on_cpu(self) -> list[WorkItem]:
+        """The runs with shared registers that a backend leaves out which runs kernels and nothing else; [] for others.
+
+        Such a backend shows only the registers that LLVM chose for its kernels. The emulator makes these runs for it.
+        """
+        kind = BACKENDS[self.backend]
+        if kind.shares or not kind.executes or self.replay is not None or not isinstance(self.variant, AsmVariant):
+            return []
+        with judging_results_of(self.backend):
+            return list(planning.shared_items(self.case, self.variant, self.effort))
 
     def left_out(self) -> str:
         """What a brief plan leaves out, in words; "" if nothing."""

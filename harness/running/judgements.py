@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -122,12 +122,20 @@ PADDING_NOTE = (
 class ItemJudge:
     """Judges the outcomes of one item, and keeps how much of the outputs was judged.
 
-    shares: by input set, of straight runs. needed: by shape and input set, the codes of each output that had to be
-    written, and those that were.
+    runs: the backend that runs a job, if it is not always `backend`. shares: by input set, of straight runs. needed: by
+    shape and input set, the codes of each output that had to be written, and those that were.
     """
 
-    def __init__(self, case: Case, variant: Variant, policy: Policies, backend: Backend) -> None:
+    def __init__(
+        self,
+        case: Case,
+        variant: Variant,
+        policy: Policies,
+        backend: Backend,
+        runs: Callable[[Job], Backend] | None = None,
+    ) -> None:
         self.case, self.variant, self.policy, self.backend = case, variant, policy, backend
+        self.runs = runs or (lambda job: backend)
         self.shares: dict[str, Mapping[str, Share]] = {}
         self.needed: dict[str, dict[str, Mapping[str, tuple[int, int]]]] = {}
 
@@ -136,7 +144,7 @@ class ItemJudge:
         if not outcome.outputs:
             return Judgement()
         if job.setup.context == "shared":
-            straight = run_straight(self.backend, job)
+            straight = run_straight(self.runs(job), job)
             return judge_same(self.case, job.inputs, straight, outcome.outputs, job.setup.pack)
         judgement = self._judge(job, outcome.outputs)
         if judgement.passed and outcome.alternative:

@@ -297,7 +297,7 @@ def _elementwise_items(case: Case, variant: Variant, backend: str, effort: str, 
     items = [WorkItem(replace(plain, pack=p, block=block_of(p)), name) for p in packs for name in sets]
     items += _word_items(case, variant, backend, effort, plain)
     if BACKENDS[backend].shares and isinstance(variant, AsmVariant):
-        items += _shared_items(case, variant, packs, effort)
+        items += shared_items(case, variant, effort)
     crossed = _edge_like(sets)
     if crossed:
         rows = _crossed(case, variant, packs, backend, effort, part, target)
@@ -342,13 +342,13 @@ def _unread(case: Case, variant: Variant, packs: Sequence[int]) -> bool:
     return False
 
 
-def _shared_items(case: Case, variant: AsmVariant, packs: Sequence[int], effort: str) -> Iterator[WorkItem]:
+def shared_items(case: Case, variant: AsmVariant, effort: str) -> Iterator[WorkItem]:
     """Runs with shared registers, of asm that writes an output before its last read of an input.
 
     Only the emulator can force the two into one register; the backend of machine code asks it. Asm without such a pair
     cannot fail here, and needs no run.
     """
-    for pack in packs:
+    for pack in packs_of(case, variant):
         if may_share(case, variant, pack):
             tuples = word_sets(case, effort, variant, pack)
             for inputs in (*input_sets(case, effort), *tuples):

@@ -6,6 +6,7 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from ptxdiff import backends
@@ -22,7 +23,7 @@ from ptxdiff.model.tuning import passed_over
 from ptxdiff.model.variants import REVERSED, AsmVariant, CaseError
 from ptxdiff.processes.footprint import give_back
 from ptxdiff.processes.pool import default_size
-from ptxdiff.records import Key, Result, Verdict
+from ptxdiff.records import UNPROVED, Key, Result, Verdict
 from ptxdiff.running import plan as planning
 from ptxdiff.running.asm_faults import CalledAsm, fault_of, special_registers_in
 from ptxdiff.running.assemblers import Chosen, with_assembler
@@ -81,7 +82,7 @@ def judge_job(item: Item, backend: Backend, job: Job, outcome: Outcome) -> Judge
 
 
 def _judge_of(plan: ItemPlan, backend: Backend) -> ItemJudge:
-    return ItemJudge(plan.case, plan.variant, plan.policy, backend)
+    return ItemJudge(plan.case, plan.variant, plan.policy, backend, partial(_running, backend=backend))
 
 
 def run_again(
@@ -98,7 +99,7 @@ def run_again(
     no such key, because the case was changed.
     """
     plan = ItemPlan(item, backend, effort)
-    work = plan.work()
+    work = [*plan.work(), *plan.shared_on_cpu()]
     for one in (one for assembler in assemblers for one in with_assembler(assembler, work)):
         if plan.is_large(one):
             inputs = plan.set_called(one.input_set)
@@ -110,7 +111,7 @@ def run_again(
             if plan.key(one) != key:
                 continue
             job = plan.job(one, units)
-        return job, backend.run(job)
+        return job, _running(job, backend).run(job)
     raise LookupError(f"the plan has no {key}")
 
 
@@ -120,6 +121,13 @@ def jobs(item: Item, backend: Backend, effort: str) -> Iterator[tuple[Key, Job |
     None takes the place of a job whose inputs are too many to hold. Raises CaseError if there is nothing to run.
     """
     yield from ItemPlan(item, backend, effort).jobs()
+
+
+def _running(job: Job, backend: Backend) -> Backend:
+    """The backend that runs a job of this one: the emulator, if the job needs operands in registers that it chooses."""
+    if job.setup.context != "shared" or backends.BACKENDS[backend.name].shares:
+        return backend
+    return backends.create("emulator")
 
 
 _MANY_CODES = 1 << 15
@@ -142,7 +150,7 @@ class _ItemRun:
         self.assemblers = tuple(assemblers)
         self.judge = _judge_of(plan, backend)
         self.trial = PtxasTrial(backend, self.assemblers, self.judge.passes, dump)
-        self.called_asm, self.shared = CalledAsm(), SharedRegisters(backend)
+        self.called_asm, self.shared = CalledAsm(), SharedRegisters(partial(_running, backend=backend))
         self.repairs = Repairs(plan.policy)
         self.stops = False
         self.doubtful = False  # of a result, whether machine code may be wrong, which is not settled
@@ -216,6 +224,7 @@ class _ItemRun:
         if self.plan.replay is None:
             results = self.record.item_results.results
             variant, item = self.plan.variant, self.plan.item
+            self._settle_sharing()
             settle(results, variant.expected_failure, item.label, whole=not self.plan.brief)
             settle_declared(results, differs_on(variant, item.target), item.label)
             self._settle_shares()
@@ -283,9 +292,7 @@ class _ItemRun:
                 return True
             item = replace(item, setup=job.setup)
         else:
-            outcome = self.backend.run(job)
-        if job.setup.context == "shared":
-            outcome = self.shared.settled(job, outcome)
+            outcome = self._outcome(job)
         outcome = self.trial.settled(job, outcome)
         seconds = time.perf_counter() - started
         if not isinstance(self.plan.variant, AsmVariant):
@@ -299,6 +306,10 @@ class _ItemRun:
             self.record.add(item, outcome, "fail" if reasons else "pass", seconds, "; ".join(reasons))
             return True
         return self._add_not_run(item, job, outcome, seconds)
+
+    def _outcome(self, job: Job) -> Outcome:
+        outcome = _running(job, self.backend).run(job)
+        return self.shared.settled(job, outcome) if job.setup.context == "shared" else outcome
 
     def _judge(
         self, item: WorkItem, job: Job, outcome: Outcome, seconds: float, judgement: Judgement | None = None
@@ -406,6 +417,28 @@ class _ItemRun:
         required = "where it must work by targets= (without targets=: everywhere)"
         return "fail", f"unsupported on {job.target}, {required}: {outcome.words}"
 
+    def _settle_sharing(self) -> None:
+        """Fail asm that passed with the registers of its kernels alone, if a result changes with others.
+
+        A compiler may choose those in the next kernel. Runs that show no difference have no results: they say nothing
+        of the kernels. A fault that the case declares is known.
+        """
+        results = self.record.item_results.results
+        passed = any(r.verdict == "pass" for r in results) and all(r.verdict in ("pass", "not run") for r in results)
+        expected = self.plan.variant.expected_failure
+        if not passed or (expected is not None and "shared" in expected.contexts):
+            return
+        for item in self.plan.shared_on_cpu():
+            item, inputs = self.plan.filled(item)
+            started, job = time.perf_counter(), self.plan.job(item, inputs)
+            outcome = self._outcome(job)
+            if outcome.findings:
+                self._judge(item, job, outcome, time.perf_counter() - started)
+                return
+            if outcome.status != "ran":
+                self.record.remark(f"{UNPROVED}{_NO_SHARING}{outcome.words}")
+                return
+
     def _settle_packs(self) -> None:
         """Fail, or add a remark, for asm of which some places of the pack hold padding in every launch."""
         if any(r.verdict in ("fail", "error") for r in self.record.item_results.results):
@@ -436,6 +469,9 @@ def _unexplained(result: Result, judgement: Judgement) -> bool:
     return not (result.findings or result.diagnosis or judgement.cause)
 
 
+_NO_SHARING = (
+    "registers that outputs may share with inputs were not tried, because the emulator does not run the asm alone: "
+)
 _ENDS_A_TEST = {
     "Skipped": "pytest.skip",
     "XFailed": "pytest.xfail",

@@ -32,6 +32,7 @@ from ptxdiff.emulator.kernel.memory.space import (
 from ptxdiff.emulator.kernel.tcgen05.in_flight import TensorWaits, TensorWork
 from ptxdiff.emulator.kernel.threads import run_starts
 from ptxdiff.emulator.kernel.warp.laid_out import Fragments
+from ptxdiff.emulator.kernel.warp.owed import Owed
 from ptxdiff.emulator.kernel.wgmma.in_flight import Promises
 from ptxdiff.emulator.numeric.vectorise import UNSIGNED, Array
 
@@ -53,9 +54,10 @@ class KernelFrame(MemoryFrame):
     """Threads of consecutive blocks and the memory that they access.
 
     `refused`: the blocks that know from a response that a request to cancel a launch has failed (`grid.Launches`).
-    `owed`: the lanes for which others of their warps wait in an exchange, with the error if they wait at a barrier
-    instead. `tested`: of each mbarrier.test_wait, by its place in the text, the lanes that got a no although the phase
-    was complete. `at_barriers`: which lanes wait at a barrier now.
+    `owed`: the lanes for which others of their warps wait in an exchange, and those exchanges, by instruction and mask.
+    `tested`: of each mbarrier.test_wait, by its place in the text, the lanes that got a no although the phase was
+    complete. `at_barriers`: which lanes wait at a barrier now. `at_warp_barriers`: the masks of those that wait at
+    bar.warp.sync, and 0 of other lanes.
     """
 
     def __init__(self, grid: KernelGrid, first: int, blocks: int) -> None:
@@ -74,8 +76,9 @@ class KernelFrame(MemoryFrame):
         self.refused: set[int] = set()
         self.between = between(self, grid.judging)
         self.tested: dict[int, Array] = {}
-        self.owed: dict[int, ExecutionError] = {}
+        self.owed: dict[int, dict[str, Owed]] = {}
         self.at_barriers: Callable[[], Array] = lambda: np.zeros(self.lanes, np.bool_)
+        self.at_warp_barriers: Callable[[], Array] = lambda: np.zeros(self.lanes, np.uint32)
 
     @property
     def team_bytes(self) -> int:

@@ -20,6 +20,7 @@ from ptxdiff.emulator.kernel.block_orders import PATIENCE, PIECES, RESIDENT, obs
 from ptxdiff.emulator.kernel.cluster.blocks import ClusterFrame
 from ptxdiff.emulator.kernel.frame import KernelFrame
 from ptxdiff.emulator.kernel.warp.exchange import bits_of, membership, warp_sync
+from ptxdiff.emulator.kernel.warp.owed import AT_A_BARRIER
 from ptxdiff.emulator.machine.lockstep import Scheduler, guarded
 from ptxdiff.emulator.numeric.vectorise import Array
 
@@ -55,6 +56,7 @@ class KernelScheduler(Scheduler):
         self.warp_masks: Array = np.zeros(frame.lanes, np.uint32)
         """The membership mask of each lane that waits at bar.warp.sync."""
         frame.at_barriers = self._at_barriers
+        frame.at_warp_barriers = self._at_warp_barriers
         self.refused: dict[int, Array] = {}
         """At each mbarrier.try_wait, the threads that were answered once that their phase is not complete."""
 
@@ -120,11 +122,19 @@ class KernelScheduler(Scheduler):
                 waiting |= lanes
         return waiting
 
+    def _at_warp_barriers(self) -> Array:
+        """The masks of the lanes that wait at bar.warp.sync, and 0 of other lanes."""
+        masks = np.zeros(self.frame.lanes, np.uint32)
+        for at, lanes in self.blocked.items():
+            if self.program.steps[at].facts.waits == "warp":
+                masks[lanes] = self.warp_masks[lanes]
+        return masks
+
     def _refuse_owed(self, active: Array) -> None:
         """Raise ExecutionError if lanes wait at a barrier, and others of their warps wait for them in an exchange."""
-        for lane, error in self.kernel_frame.owed.items():
-            if active[lane]:
-                raise error
+        for lane, debts in self.kernel_frame.owed.items():
+            for debt in debts.values() if active[lane] else ():
+                raise debt.error(AT_A_BARRIER)
 
     def _wait(self, at: int, lanes: Array) -> None:
         old = self.blocked.get(at)

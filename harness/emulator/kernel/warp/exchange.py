@@ -11,6 +11,7 @@ from ptxdiff.emulator.binding.program import ReadSlot, Step, WriteSlot
 from ptxdiff.emulator.errors import ExecutionError, OperandError
 from ptxdiff.emulator.isa.forms import Bound, find
 from ptxdiff.emulator.kernel.frame import KernelFrame
+from ptxdiff.emulator.kernel.warp.owed import AT_A_BARRIER, Owed
 from ptxdiff.emulator.machine.operations import runs
 from ptxdiff.emulator.numeric.vectorise import Array
 from ptxdiff.emulator.text.nodes import Immediate, Instruction, Pair, Sink
@@ -41,9 +42,6 @@ def _members(frame: KernelFrame, step: Step, reader: ReadSlot, active: Array | N
     given = _whole(frame, value)
     named = (given >> np.arange(32, dtype=np.uint32) & np.uint32(1)).astype(np.bool_)
     here = np.ones((len(named), 32), np.bool_) if active is None else active.reshape(-1, 32)
-    if isinstance(frame, KernelFrame) and frame.owed:
-        for lane in frame.owed.keys() & set(np.flatnonzero(here).tolist()):
-            del frame.owed[lane]
     if (outside := here & ~named).any():
         raise _mistaken(frame, step, given, outside, "which leaves this thread out: the ISA defines no behaviour there")
     if len(np.unique(given)) > 1 and (other := _other_mask(given, here)).any():
@@ -51,7 +49,7 @@ def _members(frame: KernelFrame, step: Step, reader: ReadSlot, active: Array | N
     if gathers and active is not None and (waits := here & _absent(frame, given, here)).any():
         words = "and a thread of that mask neither executes it now nor has ended: no result would hold its value"
         raise _mistaken(frame, step, given, waits, words)
-    if not gathers and active is not None and isinstance(frame, KernelFrame):
+    if isinstance(frame, KernelFrame) and (active is not None or frame.owed):
         _expect_absent(frame, step, given, here)
     return here
 
@@ -59,22 +57,68 @@ def _members(frame: KernelFrame, step: Step, reader: ReadSlot, active: Array | N
 def _expect_absent(frame: KernelFrame, step: Step, given: Array, here: Array) -> None:
     """Note the lanes that have to execute an exchange, too: since sm_70 they may do so at another place, and later.
 
-    Raises ExecutionError if one of them waits at a barrier, so that neither can go on.
+    A lane for which others wait in an exchange owes them that exchange: the same instruction, with the same mask. The
+    lanes that come later pay what they owe, and nobody owes them anything for it.
+
+    Raises ExecutionError if a lane that owes an exchange waits at a barrier, or executes another exchange with those
+    that wait for it, so that neither can go on.
     """
     waits = here & _absent(frame, given, here)
-    if not waits.any():
+    table = here.reshape(-1)
+    if not waits.any() and not any(table[lane] for lane in frame.owed):
         return
-    words = "and a thread of that mask waits at a barrier instead: neither can go on"
-    held = frame.at_barriers().reshape(-1, 32)
-    for warp in np.flatnonzero(waits.any(axis=1)).tolist():
-        named = np.bitwise_or.reduce(given[warp][waits[warp]]) >> np.arange(32, dtype=np.uint32) & np.uint32(1)
-        absent = (named != 0) & ~here[warp] & ~frame.gone.reshape(-1, 32)[warp]
-        only = np.zeros_like(waits)
-        only[warp] = waits[warp]
-        error = _mistaken(frame, step, given, only, words)
-        if (absent & held[warp]).any():
-            raise error
-        frame.owed.update(dict.fromkeys((warp * 32 + np.flatnonzero(absent)).tolist(), error))
+    held, stuck = frame.at_barriers().reshape(-1, 32), frame.at_warp_barriers().reshape(-1, 32)
+    for warp in np.flatnonzero(here.any(axis=1)).tolist():
+        for mask in np.unique(given[warp][here[warp]]).tolist():
+            lanes = here[warp] & (given[warp] == mask)
+            key = f"{step.bound.spelling} 0x{mask:08x}"
+            late = _paid(frame, step, key, given, warp, lanes)
+            if (early := lanes & ~late).any():
+                _owe(frame, step, key, given, warp, early, held[warp], stuck[warp])
+
+
+def _paid(frame: KernelFrame, step: Step, key: str, given: Array, warp: int, lanes: Array) -> Array:
+    """Which of the lanes of a warp owed the exchange that they execute now, with one mask."""
+    late = np.zeros(32, np.bool_)
+    for lane in np.flatnonzero(lanes).tolist():
+        debts = frame.owed.get(warp * 32 + lane, {})
+        for other, debt in debts.items():
+            if other != key and int(given[warp, lane]) & int(bits_of(debt.waiting)[0]):
+                raise debt.error(
+                    f"and {frame.who(warp * 32 + lane)} of that mask executes {step.bound.spelling} instead"
+                )
+        if key in debts:
+            late[lane] = True
+            debts[key].times -= 1
+            if not debts[key].times:
+                del debts[key]
+            if not debts:
+                del frame.owed[warp * 32 + lane]
+    return late
+
+
+def _owe(
+    frame: KernelFrame, step: Step, key: str, given: Array, warp: int, early: Array, held: Array, stuck: Array
+) -> None:
+    """Note that the other lanes of a mask owe an exchange to the lanes of a warp that execute it before them.
+
+    held: the lanes that wait at a barrier of their block. stuck: the masks of those that wait at bar.warp.sync, else 0.
+    """
+    mask = int(given[warp][early][0])
+    named = (mask >> np.arange(32) & 1).astype(np.bool_)
+    absent = named & ~early & ~frame.gone.reshape(-1, 32)[warp]
+    only = np.zeros_like(given, np.bool_)
+    only[warp] = early
+
+    def error(words: str) -> ExecutionError:
+        return _mistaken(frame, step, given, only, f"{words}: neither can go on")
+
+    if (absent & (held | (stuck & bits_of(early)[0] != 0))).any():
+        raise error(AT_A_BARRIER)
+    for lane in np.flatnonzero(absent).tolist():
+        debts = frame.owed.setdefault(warp * 32 + lane, {})
+        debt = debts.setdefault(key, Owed(error, np.zeros(32, np.bool_)))
+        debt.times, debt.waiting = debt.times + 1, debt.waiting | early
 
 
 def _other_mask(given: Array, here: Array) -> Array:

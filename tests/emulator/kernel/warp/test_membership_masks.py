@@ -44,3 +44,48 @@ def test_all_members_must_execute_an_instruction_that_combines_their_values(name
 def test_threads_that_ended_are_not_waited_for() -> None:
     y = one_warp(f"setp.ge.u32 %p1, %r1, 20; @%p1 ret; vote.sync.ballot.b32 %r3, 1, -1; {STORE}", LANES)
     np.testing.assert_array_equal(y[:20], 0xFFFFF)
+
+
+HALVES = "mov.u32 %r3, %r2; setp.lt.u32 %p1, %r1, 16; @!%p1 bra ELSE; {first} bra DONE; ELSE: {second} DONE: {after}"
+SWAP = "shfl.sync.bfly.b32 %r3, %r2, 1, 31, -1;"
+
+INSTEAD = {
+    "shfl, and bar.warp.sync": (SWAP, "", "bar.warp.sync -1;"),
+    "bar.warp.sync, and shfl": ("bar.warp.sync -1;", SWAP, ""),
+    "two kinds of shfl": (SWAP, "shfl.sync.down.b32 %r3, %r2, 1, 31, -1;", ""),
+    "shfl of all, and one of a half": (SWAP, SWAP.replace("-1;", "0xffff0000;"), SWAP + "bar.warp.sync -1;"),
+    "shfl, and a vote of a half": (SWAP, "vote.sync.ballot.b32 %r3, %p1, 0xffff0000;", "bar.warp.sync -1;"),
+    "elect, and bar.warp.sync": ("elect.sync %r3|%p2, -1;", "", "bar.warp.sync -1;"),
+    "three shfl, and two": (SWAP * 3, SWAP * 2, "bar.warp.sync -1;"),
+    "shfl of a half, and bar.warp.sync": (SWAP.replace("-1;", "0x1ffff;"), "", "bar.warp.sync -1;"),
+}
+
+
+@pytest.mark.parametrize("name", INSTEAD)
+def test_no_thread_passes_an_exchange_whose_members_execute_another(name: str) -> None:
+    first, second, after = INSTEAD[name]
+    with pytest.raises(
+        ExecutionError, match=r"executes .* with the membership mask .* of that mask .* neither can go on"
+    ):
+        one_warp(HALVES.format(first=first, second=second, after=after) + STORE, LANES)
+
+
+IN_TWO_PLACES = {
+    "shfl, before a barrier": (SWAP, SWAP, "bar.sync 0;"),
+    "shfl, before bar.warp.sync": (SWAP, SWAP, "bar.warp.sync -1;"),
+    "three each": (SWAP * 3, SWAP * 3, "bar.sync 0;"),
+    "one half synchronises alone first": (SWAP, "bar.warp.sync 0xffff0000;" + SWAP, "bar.sync 0;"),
+    "each half alone, then both": (
+        SWAP.replace("-1;", "0xffff;"),
+        SWAP.replace("-1;", "0xffff0000;"),
+        "bar.warp.sync -1;",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", IN_TWO_PLACES)
+def test_halves_of_a_warp_execute_an_exchange_in_two_places(name: str) -> None:
+    """Since sm_70 they may; the half that comes later waits for nobody."""
+    first, second, after = IN_TWO_PLACES[name]
+    body = HALVES.format(first=first, second=second, after=after + " mov.u32 %r3, %r1; " + SWAP)
+    np.testing.assert_array_equal(one_warp(body + STORE, LANES), LANES ^ 1)
