@@ -1,0 +1,104 @@
+"""Columns of pixels, rows and reductions by tensor maps in machine code give what the specification says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+
+from ptxdiff.emulator import Buffer
+from ptxdiff.emulator.kernel.async_copy.tensor_maps import decoded
+from ptxdiff.sass import async_copy, tensor_maps
+from ptxdiff.sass.text import MachineFault, Unsupported
+from ptxdiff.triton.targets import probe
+from tests.support.emulator.tensor_copies import Case, cases, loaded, numbers, stored
+from tests.support.emulator.tensor_runs import as_machine_code, host_map, run_load, run_store
+
+LOADS = [("im2col", "sm_90a"), ("im2col", "sm_120a"), ("im2col::w", "sm_100a"), ("im2col::w::128", "sm_100a"),
+         ("tile::gather4", "sm_100a")]  # fmt: skip
+
+
+def needs(target: str) -> None:
+    if not probe()[target].available:
+        pytest.skip(f"no ptxas for {target}")
+
+
+@pytest.mark.parametrize("opt", [0, 3])
+@pytest.mark.parametrize(("mode", "target"), LOADS)
+def test_loads(mode: str, target: str, opt: int) -> None:
+    needs(target)
+    for case in cases(3, 10 + opt, (mode,)):
+        run = partial(as_machine_code, opt=opt)
+        np.testing.assert_array_equal(run_load(case, target, run), loaded(case), str(case))
+
+
+def _stored(case: Case, target: str, opt: int = 3) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(case.bytes)
+    data = numbers(rng, case.element, (case.bytes // case.tensor.itemsize,)).view(np.uint8)
+    got = run_store(case, data, target, partial(as_machine_code, opt=opt))
+    return got.view(np.uint8), stored(case, data).view(np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("mode", "op", "target", "opt"),
+    [("im2col_no_offs", "", "sm_90a", 3), ("im2col_no_offs", "", "sm_100a", 0), ("tile::scatter4", "", "sm_100a", 3),
+     ("tile", "add", "sm_90a", 0), ("tile", "min", "sm_100a", 3), ("tile", "max", "sm_120a", 3),
+     ("tile", "inc", "sm_90a", 3), ("tile", "dec", "sm_90a", 3), ("tile", "and", "sm_100a", 0),
+     ("im2col_no_offs", "add", "sm_90a", 3), ("im2col_no_offs", "xor", "sm_100a", 3),
+     ("im2col_no_offs", "or", "sm_90a", 3)],
+)  # fmt: skip
+def test_stores_and_reductions(mode: str, op: str, target: str, opt: int) -> None:
+    needs(target)
+    for case in cases(3, 20, (mode,), op):
+        np.testing.assert_array_equal(*_stored(case, target, opt), str(case))
+
+
+def test_planted_mistakes_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    needs("sm_90a")
+    images = np.arange(2 * 4 * 5 * 16, dtype=np.uint32).reshape(2, 4, 5, 16)
+    column = Case("im2col", 2, 0, 0, images, 16, (12, 8), (0, -1, 0, 0), (2, 1), (-1, -1), (-1, -1), (1, 1))
+    np.testing.assert_array_equal(run_load(column, "sm_90a", as_machine_code), loaded(column))
+    sums = cases(4, 30, ("tile",), "dec")
+    with monkeypatch.context() as patch:  # the offsets in the other order
+        right = async_copy._offsets
+        patch.setattr(async_copy, "_offsets", lambda *a: right(*a)[::-1])
+        assert (run_load(column, "sm_90a", as_machine_code) != loaded(column)).any()
+    with monkeypatch.context() as patch:  # what is there in the place of what comes
+        exact = async_copy.reduction
+        patch.setattr(async_copy, "reduction", lambda op, e: lambda a, b: exact(op, e)(b, a))
+        assert any((a != b).any() for a, b in (_stored(case, "sm_90a") for case in sums))
+
+
+COLUMN = replace(cases(1, 3, ("im2col",))[0], swizzle=0)
+
+
+def test_faults_are_named() -> None:
+    needs("sm_90a")
+    case = replace(COLUMN, coordinates=(0, *(n + 9 for n in COLUMN.coordinates[1:-1]), 0))
+    with pytest.raises(MachineFault, match=r"UTMALDG.*outside of its pixels"):
+        run_load(case, "sm_90a", as_machine_code)
+    double = Case("tile", 9, 0, 0, np.ones((4, 4)), 4, (4, 4), (0, 0), op="add")
+    with pytest.raises(MachineFault, match=r"UTMAREDG.*a reduction .add of a tensor whose elements are"):
+        run_store(double, np.zeros(128, np.uint8), "sm_90a", as_machine_code)
+
+
+def test_a_halo_is_not_run() -> None:
+    needs("sm_100a")
+    (wide,) = cases(1, 3, ("im2col::w",))
+    with pytest.raises((MachineFault, Unsupported), match="with a halo"):
+        run_load(replace(wide, offsets=(1, 0)), "sm_100a", as_machine_code)
+
+
+def test_maps_of_columns_are_read_as_they_are_made() -> None:
+    for case in cases(12, 40, ("im2col", "im2col::w", "im2col::w::128", "im2col_no_offs")):
+        data = host_map(case, Buffer(case.tensor, "tensor")).bytes
+        assert not isinstance(decoded(data), str), case
+        assert tensor_maps.read_map(tensor_maps.of_the_device(data)) == decoded(data)
+
+
+def test_a_replaced_box_of_a_column_is_refused() -> None:
+    data = bytearray(tensor_maps.of_the_device(host_map(COLUMN, Buffer(COLUMN.tensor, "tensor")).bytes))
+    data[13 * 4 + 3] = 7  # where `tensormap.replace` puts the first size of a box
+    assert "was replaced" in str(tensor_maps.read_map(bytes(data)))
