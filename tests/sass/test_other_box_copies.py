@@ -102,3 +102,45 @@ def test_a_replaced_box_of_a_column_is_refused() -> None:
     data = bytearray(tensor_maps.of_the_device(host_map(COLUMN, Buffer(COLUMN.tensor, "tensor")).bytes))
     data[13 * 4 + 3] = 7  # where `tensormap.replace` puts the first size of a box
     assert "was replaced" in str(tensor_maps.read_map(bytes(data)))
+
+
+def _for_two_blocks(case: Case, mask: int) -> str:
+    """The load by the first of two blocks of a cluster, for those of a mask; each block stores what it got."""
+    both = "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;"
+    text = case.text("sm_90a", to="shared::cluster").replace(".param .s32 o2)", ".param .s32 o2) .reqnctapercluster 2")
+    text = text.replace("bar.sync 0;", f"{both} mov.u32 e5, %ctaid.x; mov.b16 i3, {mask};")
+    text = text.replace("@p cp.async", "setp.eq.and.u32 p, e5, 0, p; @p cp.async")
+    text = text.replace("::complete_tx::bytes\n", "::complete_tx::bytes.multicast::cluster\n")
+    text = text.replace("i1};\nWAIT", "i1}, i3;\nWAIT")
+    assert "i3;\nWAIT" in text
+    return text.replace("add.u32 w, w, v;", f"add.u32 w, w, v; mul.wide.u32 h, e5, {case.bytes}; add.u64 gy, gy, h;", 1)
+
+
+def test_a_column_for_several_blocks() -> None:
+    """The offsets and the mask share a register."""
+    needs("sm_90a")
+    from ptxdiff.emulator import PtxError, run_kernel
+    from ptxdiff.launcher import _machine_code
+    from ptxdiff.sass.run import run_machine_code
+
+    images = np.arange(2 * 4 * 5 * 16, dtype=np.uint32).reshape(2, 4, 5, 16)
+    case = Case("im2col", 2, 0, 0, images, 16, (12, 8), (0, -1, 0, 0), (2, 1), (-1, -1), (-1, -1), (1, 1))
+    wanted = np.tile(loaded(case), 2)
+
+    def ran(level: str, mask: int) -> np.ndarray:
+        y, tensor, text = (
+            np.zeros(2 * case.bytes, np.uint8),
+            Buffer(images.copy(), "images"),
+            _for_two_blocks(case, mask),
+        )
+        given = [host_map(case, tensor), Buffer(y, "y"), *case.numbers]
+        if level == "ptx":
+            run_kernel(text, given, (2,), num_threads=128)
+        else:
+            run_machine_code(_machine_code(text, "k", None, 3, False), given, (2,), 128)
+        return y
+
+    for level in ("ptx", "sass"):
+        np.testing.assert_array_equal(ran(level, 3), wanted)
+        with pytest.raises(PtxError, match="deadlock"):  # the second block gets nothing
+            ran(level, 1)

@@ -262,3 +262,21 @@ def test_the_mode_of_the_step_is_that_of_the_map() -> None:
     """What an instruction says reaches the machine: rows have five coordinates, tiles one for each dimension."""
     assert bulk._OF_ROWS == ("tile::gather4", "tile::scatter4")
     np.testing.assert_array_equal(run_load(ROWS, "sm_100"), loaded(ROWS))
+
+
+@pytest.mark.parametrize(
+    ("corner", "start", "offset", "wanted"),
+    [
+        (0, (0, 0, 0), 0, range(1, 17)),
+        (-1, (-1, -1, 0), 0, [0, 0, 0, 0, 0, 1, 2, 3, 0, 5, 6, 7, 0, 9, 10, 11]),
+        (-1, (-1, -1, 0), 1, range(1, 17)),
+        (0, (3, 1, 0), 0, range(8, 24)),
+    ],
+)
+def test_published_results(corner: int, start: tuple[int, int, int], offset: int, wanted: list[int]) -> None:
+    """What GPUs load according to Triton's tutorial on im2col: sixteen of the pixels, which are numbered from 1 on."""
+    images = np.repeat(np.arange(1, 33, dtype=np.float32), 32).reshape(2, 4, 4, 32)
+    case = Case("im2col", 7, 3, 0, images, 32, (16, 32), (0, *start), (offset, offset), (corner, corner),
+                (corner, corner), (1, 1))  # fmt: skip
+    rows = run_load(case, "sm_90").view(np.float32).reshape(16, 32)
+    np.testing.assert_array_equal(rows, np.repeat(np.array(wanted, np.float32), 32).reshape(16, 32))
