@@ -68,7 +68,7 @@ if TYPE_CHECKING:
         unexpected,
     )
     from ptxdiff.emulator.independence import judging_emulated
-    from ptxdiff.emulator.kernel.async_copy.tensor_maps import PADDED_NIBBLES, HostMap
+    from ptxdiff.emulator.kernel.async_copy.tensor_maps import PADDED_NIBBLES, HostMap, Pixels
     from ptxdiff.emulator.kernel.block_orders import TOGETHER, BlockOrder
     from ptxdiff.emulator.kernel.kernel import Kernel
     from ptxdiff.emulator.kernel.load import load_kernel
@@ -155,6 +155,7 @@ _NAMES = {
     "kernel.async_copy.tensor_maps": (
         "PADDED_NIBBLES",
         "HostMap",
+        "Pixels",
     ),
     "kernel.block_orders": (
         "TOGETHER",
@@ -231,6 +232,7 @@ __all__ = [
     "NotElementwise",
     "NotInstalled",
     "OperandError",
+    "Pixels",
     "PtxError",
     "Requirement",
     "Target",

@@ -1,5 +1,5 @@
 """Barriers in shared memory (mbarriers: SYNCS, ARRIVES), bulk copies (UBLKCP) and reductions (UBLKRED), and boxes of
-tensors (UTMALDG, UTMASTG).
+tensors (UTMALDG, UTMASTG, UTMAREDG).
 
 The state of a barrier is the emulator's (`mbarrier_phases`). Its 64 bits are opaque here: ptxas writes them once, in
 SYNCS.EXCH, and they say how many arrivals a phase takes. In what an arrival gives, only the parity of the phase, bit
@@ -21,7 +21,8 @@ from ptxdiff.emulator.isa.forms import find
 from ptxdiff.emulator.kernel.async_copy.mbarrier import COUNT
 from ptxdiff.emulator.kernel.async_copy.mbarrier_phases import Barrier
 from ptxdiff.emulator.kernel.async_copy.tensor_maps import BYTES as MAP_BYTES
-from ptxdiff.emulator.kernel.async_copy.tensor_maps import TensorMap, rows_of, swizzled
+from ptxdiff.emulator.kernel.async_copy.tensor_maps import TensorMap, aimed, rows_of, swizzled
+from ptxdiff.emulator.kernel.async_copy.tensor_reductions import reduction
 from ptxdiff.emulator.kernel.memory.access import update_of
 from ptxdiff.emulator.kernel.memory.space import PARAMETER_WINDOW, SHARED_WINDOW
 from ptxdiff.emulator.numeric.vectorise import Array
@@ -351,33 +352,64 @@ def _reduce(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
 
 
 _RANKS = {f"{rank}D": rank for rank in range(1, 6)}
+_LOADS = {"IM2COL": "im2col", "W": "im2col::w", "W128": "im2col::w::128", "GATHER4": "tile::gather4"}
+_STORES = {"IM2COL": "im2col_no_offs", "SCATTER4": "tile::scatter4"}
+"""The modes of PTX by the words behind the number of dimensions, of copies to shared memory and from it."""
+
+
+def _offsets(mode: str, rank: int, packed: int) -> list[int]:
+    """The im2col offsets, or the halo and the offset along W, that ptxas packs in 16 bits."""
+    if mode == "im2col":
+        bits = {3: 16, 4: 8, 5: 5}[rank]
+        return [packed >> bits * k & (1 << bits) - 1 for k in range(rank - 2)]
+    return [packed & 0x7FF, packed >> 11] if mode.startswith("im2col::w") else []
 
 
 def _box_copy(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
-    """UTMALDG and UTMASTG: each warp copies a box of a tensor, from or to shared memory.
+    """UTMALDG, UTMASTG and UTMAREDG: each warp copies a box of a tensor, from or to shared memory, or reduces with it.
 
     The registers from the first operand's on have the address in shared memory, for a load that of the mbarrier, and
-    the coordinates; those of the second have the address of the tensor map.
+    the coordinates; those of the second have the address of the tensor map. A third one has im2col offsets in its lower
+    half and the mask of a multicast in the upper one.
     """
-    words, operands, loads = instruction.modifiers, _without_policy(instruction), instruction.opcode == "UTMALDG"
-    several = loads and words[1:] == ("MULTICAST",) and len(operands) == 3 and plain(operands[2], "UR")
-    if several:
-        words, mask, operands = words[:1], operands[2], operands[:2]
-    if len(words) != 1 or words[0] not in _RANKS or len(operands) != 2 or not all(map(_is_uniform, operands)):
+    words, operands = list(instruction.modifiers), _without_policy(instruction)
+    loads, reduces = instruction.opcode == "UTMALDG", instruction.opcode == "UTMAREDG"
+    several = loads and words[-1:] == ["MULTICAST"]
+    last = words.pop() if words and (several or reduces) else ""
+    operation = last if reduces else ""
+    dimensions, word, more_words = "".join(words[:1]), "".join(words[1:2]), words[2:]
+    mode = (_LOADS if loads else _STORES).get(word, "") if word else "tile"
+    if not mode or more_words or dimensions not in _RANKS or (reduces and mode.endswith("4")):
+        raise refuse(instruction)
+    rank = _RANKS[dimensions]
+    informed = several or (loads and mode.startswith("im2col"))
+    if (reduces and operation not in _OPERATIONS) or len(operands) != 2 + informed:
+        raise refuse(instruction)
+    if not all(map(_is_uniform, operands[:2])) or not all(plain(more, "UR") for more in operands[2:]):
+        raise refuse(instruction)
+    if (mode.startswith("im2col") and rank < 3) or (mode.endswith("4") and rank != 2):
         raise refuse(instruction)
     _refuse_lanes(instruction)
-    (box, where), rank = operands, _RANKS[words[0]]
+    box, where, *more = operands
+    count = 5 if mode.endswith("4") else rank
 
-    def copy(machine: Machine, lanes: Lanes, count: int) -> None:
+    def copy(machine: Machine, lanes: Lanes, _: int) -> None:
         shared = SharedBlocks.of(machine)
         for warp in np.unique((machine._all if lanes is None else lanes) // _WARP).tolist():
             found = _tensor_map(
                 machine, instruction, _value(machine, where, warp) | _value(machine, where, warp, 1) << 32
             )
-            if len(found.box) != rank:
-                raise MachineFault(f"{instruction.text}: a tensor map of {len(found.box)} dimensions")
-            corner = [_value(machine, box, warp, 1 + loads + k) for k in range(rank)]
+            if len(found.sizes) != rank:
+                raise MachineFault(f"{instruction.text}: a tensor map of {len(found.sizes)} dimensions")
+            corner = [_value(machine, box, warp, 1 + loads + k) for k in range(count)]
             corner = [c - (1 << 32) if c >> 31 else c for c in corner]
+            packed = _value(machine, more[0], warp) if more else 0
+            if packed & 0xFFFF and not mode.startswith("im2col"):
+                raise Unsupported(f"{instruction.text}: what the lower half of its mask says is not known")
+            chosen = aimed(found, mode, corner, _offsets(mode, rank, packed & 0xFFFF), stores=not loads)
+            if isinstance(chosen, str):
+                raise MachineFault(f"{instruction.text}: {chosen}")
+            found, corner = chosen
             threads = np.full(found.bytes // _CHUNK, warp * _WARP)
             row = found.box[0] * found.size
             address, inside, low, high = rows_of(found, corner)
@@ -388,20 +420,35 @@ def _box_copy(instruction: MachineInstruction, code: MachineCode) -> MachineStep
                 data = np.tile(fill, len(address) * found.box[0]).reshape(-1, row)
                 if len(each):
                     data[inside, part] = global_rows(machine, instruction, each, 1).reshape(-1, part.stop - part.start)
-                ranks = _value(machine, mask, warp) if several else None
-                if ranks is not None and ranks & 0xFFFF:
-                    raise Unsupported(f"{instruction.text}: what the lower half of its mask says is not known")
-                for near, barrier in _ends(machine, instruction, box, warp, None if ranks is None else ranks >> 16):
+                for near, barrier in _ends(machine, instruction, box, warp, packed >> 16 if several else None):
                     places = shared.places(instruction, swizzled(found, near), _CHUNK, threads, reaches=True)
                     shared.store(instruction, places, data.reshape(-1, _CHUNK), threads)
                     _arrived(machine, instruction, barrier, warp, places)
-            else:
-                places = shared.places(instruction, swizzled(found, _value(machine, box, warp)), _CHUNK, threads)
-                data = shared.load(instruction, places, _CHUNK, threads, False).reshape(-1, row)
-                if len(each):
-                    global_rows(machine, instruction, each, 1, np.ascontiguousarray(data[inside, part]).reshape(-1, 1))
+                continue
+            places = shared.places(instruction, swizzled(found, _value(machine, box, warp)), _CHUNK, threads)
+            data = shared.load(instruction, places, _CHUNK, threads, False).reshape(-1, row)
+            bytes_of = np.ascontiguousarray(data[inside, part]).reshape(-1, 1)
+            if operation:
+                bytes_of = _added(machine, instruction, operation, found, each, bytes_of)
+            if len(each):
+                global_rows(machine, instruction, each, 1, bytes_of)
 
     return Act(instruction, copy)
+
+
+def _added(
+    machine: Machine, instruction: MachineInstruction, operation: str, found: TensorMap, each: Array, data: Array
+) -> Array:
+    """The bytes that a reduction writes at the addresses of bytes, from those there and from data."""
+    update = reduction(operation.lower(), found.element)
+    if isinstance(update, str):
+        raise MachineFault(f"{instruction.text}: {update}")
+    if not len(each):
+        return data
+    element = np.dtype(f"u{found.size}")
+    old = np.ascontiguousarray(global_rows(machine, instruction, each, 1)).reshape(-1).view(element).tolist()
+    pairs = zip(old, data.reshape(-1).view(element).tolist(), strict=True)
+    return np.array([update(*pair) for pair in pairs], element).view(np.uint8).reshape(-1, 1)
 
 
 def _tensor_map(machine: Machine, instruction: MachineInstruction, address: int) -> TensorMap:
@@ -454,8 +501,9 @@ _NOTHING: dict[str, Callable[[tuple[str, ...], tuple[Operand, ...]], bool]] = {
     and plain(operands[0], "int", "R"),
     "UTMACCTL": lambda words, operands: words in (("PF",), ("IV",)) and len(operands) == 1
     and _is_uniform(operands[0]),
-    "UTMAPF": lambda words, operands: words[:1] == ("L2",) and len(words) == 2 and words[1] in _RANKS
-    and len(operands) == 2 and all(map(_is_uniform, operands)),
+    "UTMAPF": lambda words, operands: words[:1] == ("L2",) and len(words) in (2, 3) and words[1] in _RANKS
+    and set(words[2:]) <= set(_LOADS) and len(operands) == 2 + (words[2:] not in ((), ("GATHER4",)))
+    and all(map(_is_uniform, operands[:2])) and all(plain(more, "UR") for more in operands[2:]),
     "UBLKPF": lambda words, operands: words == ("L2",) and len(operands) == 2 and _is_uniform(operands[0])
     and plain(operands[1], "UR"),
     "ACQBULK": lambda words, operands: not words and not operands,
@@ -508,6 +556,6 @@ ASYNC_COPIES: dict[str, Callable[[MachineInstruction, MachineCode], MachineStep]
     "ARRIVES": _arrive_after_copies,
     "UBLKCP": _copy,
     "UBLKRED": _reduce,
-    **dict.fromkeys(("UTMALDG", "UTMASTG"), _box_copy),
+    **dict.fromkeys(("UTMALDG", "UTMASTG", "UTMAREDG"), _box_copy),
     **dict.fromkeys(_NOTHING, _waits),
 }

@@ -69,7 +69,8 @@ the result of SHFL without a wait, and 13.5 that of ATOMS. The other way round p
 _NOTHING = frozenset({
     "ACQBULK", "ARRIVES", "BAR", "BPT", "BRA", "BREAK", "BRX", "BSSY", "BSYNC", "CALL", "CCTL", "DEPBAR",
     "ENDCOLLECTIVE", "ERRBAR", "EXIT", "FENCE", "JMP", "KILL", "LDGDEPBAR", "LDGSTS", "MEMBAR", "NANOSLEEP", "NOP",
-    "PREEXIT", "RET", "UBLKCP", "UBLKPF", "UTMACCTL", "UTMALDG", "UTMASTG", "UVIRTCOUNT", "WARPSYNC", "YIELD",
+    "PREEXIT", "RET", "UBLKCP", "UBLKPF", "UTMACCTL", "UTMALDG", "UTMAREDG", "UTMASTG", "UVIRTCOUNT", "WARPSYNC",
+    "YIELD",
 })  # fmt: skip
 """Opcodes whose operands are all read. So are those of every other opcode whose first operand is an address."""
 _ADDRESSES = frozenset({"gdesc", "idesc", "mem", "tmem"})

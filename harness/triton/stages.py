@@ -308,7 +308,10 @@ def _scratch(metadata: Mapping[str, Any]) -> int:
 
 def _descriptor(found: Mapping[str, Any]) -> DescriptorLayout:
     if found.get("is_im2col"):
-        raise CompileFailure("the emulator has no tensor descriptors of im2col")
+        text = (
+            "launches have no tensor descriptors of im2col: run the PTX by `run_kernel` and a `HostMap` with `pixels`"
+        )
+        raise CompileFailure(text)
     return DescriptorLayout(found["swizzle"], found["elem_type"], tuple(found["block_size"]))
 
 

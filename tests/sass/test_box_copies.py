@@ -243,7 +243,21 @@ def test_a_map_that_nobody_wrote_is_refused() -> None:
     "UTMALDG.6D [UR8], [UR4]",
     "UTMASTG.2D [UR8], [UR4], UR6",
     "@P0 UTMASTG.2D [UR8], [UR4]",
-    "UTMAREDG.2D.ADD [UR8], [UR4]",
+    "UTMALDG.2D.IM2COL [UR8], [UR4], UR6",
+    "UTMALDG.3D.GATHER4 [UR8], [UR4]",
+    "UTMALDG.2D.GATHER4 [UR8], [UR4], UR6",
+    "UTMALDG.3D.W64 [UR8], [UR4], UR6",
+    "UTMALDG.3D.IM2COL.2CTA [UR8], [UR4], UR6",
+    "UTMASTG.3D.IM2COL [UR8], [UR4], UR6",
+    "UTMASTG.2D.GATHER4 [UR8], [UR4]",
+    "UTMASTG.2D.ADD [UR8], [UR4]",
+    "UTMAREDG.2D [UR8], [UR4]",
+    "UTMAREDG.2D.EXCH [UR8], [UR4]",
+    "UTMAREDG.3D.W.ADD [UR8], [UR4]",
+    "UTMAREDG.2D.SCATTER4.ADD [UR8], [UR4]",
+    "UTMAREDG.2D.ADD [UR8], [UR4], UR6",
+    "@P0 UTMAREDG.2D.ADD [UR8], [UR4]",
+    "UTMAPF.L2.3D.IM2COL [UR8], [UR4]",
 ])  # fmt: skip
 def test_what_is_not_known_is_refused(text: str) -> None:
     with pytest.raises(Unsupported):

@@ -1,6 +1,6 @@
 """Barriers in shared memory, bulk copies, and tensor maps (ISA 9.7.9.25 to 9.7.9.27, 9.7.13.15, 9.7.13.16).
 
-Only forms that the kernel machine runs are declared: copies of tiles. Others (im2col, gather) are refused by name.
+Only forms that the kernel machine runs are declared.
 """
 
 from __future__ import annotations
@@ -99,6 +99,7 @@ operation(
     facts=Facts(destinations=0),
 )
 
+_HINT = ".L2::cache_hint"
 _TO = ".shared::cta .shared::cluster"
 _RANKS = " ".join(f".{rank}d" for rank in range(1, 6))
 # With .cta_group, mbarriers may lie in the other block of a pair (ISA 9.7.9.27.1.2; targets: ptxas 13.4).
@@ -127,6 +128,67 @@ operation(
     hint=".L2::cache_hint",
     facts=_STORE,
 )
+# Boxes in other modes (ISA 5.5.3.4 to 5.5.5). Which targets have them: ptxas 12.9 and 13.5.
+_OF_FAMILIES = "100f 110f"
+_OF_IMAGES = " ".join(f".{rank}d" for rank in range(3, 6))
+_MODES: tuple[tuple[str, str, int | str, int | str], ...] = (
+    (".im2col", _OF_IMAGES, 90, 90),
+    (".im2col::w", _OF_IMAGES, 100, _OF_FAMILIES),
+    (".im2col::w::128", _OF_IMAGES, _OF_FAMILIES, _OF_FAMILIES),
+    (".tile::gather4", ".2d", 100, _OF_FAMILIES),
+)
+"""Modes of loads: the numbers of dimensions, and the targets that have them to `.shared::cta`, and to a cluster."""
+for _mode, _of, _own, _any in _MODES:
+    for _several, _to, _needs in (
+        ("", ".shared::cta", _own), ("", ".shared::cluster", _any), (".multicast::cluster", ".shared::cluster", _any),
+    ):  # fmt: skip
+        for _group, _pairs in _GROUPS:
+            operation(
+                f"cp.async.bulk.tensor.rank.to.global.mode.mbarrier::complete_tx::bytes{_several}{_group}{{.hint}}",
+                "bulk_tensor_load",
+                section="9.7.9.27.1.2",
+                requires=_pairs if _group else _needs,
+                rank=_of,
+                to=_to,
+                mode=_mode,
+                hint=_HINT,
+                **({"group": ".cta_group::1 .cta_group::2"} if _group else {}),
+                facts=_LOAD,
+            )
+    operation(
+        "cp.async.bulk.prefetch.tensor.rank.L2.global.mode{.hint}",
+        "nothing_here",
+        section="9.7.9.27.1.4",
+        requires=_any,
+        rank=_of,
+        mode=_mode,
+        hint=_HINT,
+        facts=Facts(computes=False),
+    )
+for _mode, _of, _needs in ((".im2col_no_offs", _OF_IMAGES, 90), (".tile::scatter4", ".2d", _OF_FAMILIES)):
+    operation(
+        "cp.async.bulk.tensor.rank.global.shared::cta.mode.bulk_group{.hint}",
+        "bulk_tensor_store",
+        section="9.7.9.27.1.2",
+        requires=_needs,
+        rank=_of,
+        mode=_mode,
+        hint=_HINT,
+        facts=_STORE,
+    )
+# ptxas (12.9, 13.5) takes .tile::scatter4 here too, which the ISA does not have, and writes a copy without a reduction.
+for _group, _mode, _of in (("{.mode}", ".tile", _RANKS), (".mode", ".im2col_no_offs", _OF_IMAGES)):
+    operation(
+        f"cp.reduce.async.bulk.tensor.rank.global.shared::cta.op{_group}.bulk_group{{.hint}}",
+        "bulk_tensor_store",
+        section="9.7.9.27.1.3",
+        requires=90,
+        rank=_of,
+        op=".add .min .max .inc .dec .and .or .xor",
+        mode=_mode,
+        hint=_HINT,
+        facts=replace(_STORE, orders_blocks=True),
+    )
 operation("cp.async.bulk.commit_group", "bulk_commit", section="9.7.9.25.6.1", requires=90, facts=_GROUP)
 operation(
     "cp.async.bulk.wait_group{.read}",
@@ -163,7 +225,6 @@ operation(
 
 # Copies of bytes (ISA 9.7.9.25.4), and reductions with them (9.7.9.25.5).
 _BYTES = "mbarrier::complete_tx::bytes"
-_HINT = ".L2::cache_hint"
 operation(
     f"cp.async.bulk.to.global.{_BYTES}{{.hint}}",
     "bulk_load",

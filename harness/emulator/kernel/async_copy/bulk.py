@@ -7,7 +7,7 @@ and sizes are multiples of 16 bytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,9 +17,10 @@ from ptxdiff.emulator.binding.program import ReadSlot, Step
 from ptxdiff.emulator.errors import ExecutionError, MemoryFault, OperandError
 from ptxdiff.emulator.isa.forms import Bound
 from ptxdiff.emulator.kernel.async_copy import tensor_maps
-from ptxdiff.emulator.kernel.async_copy.bulk_in_flight import Coming
+from ptxdiff.emulator.kernel.async_copy.bulk_in_flight import Coming, reduced
 from ptxdiff.emulator.kernel.async_copy.mbarrier import barrier_at, places
 from ptxdiff.emulator.kernel.async_copy.tensor_maps import BYTES, COUNTS, TensorMap
+from ptxdiff.emulator.kernel.async_copy.tensor_reductions import reduction
 from ptxdiff.emulator.kernel.builder import KernelBuilder
 from ptxdiff.emulator.kernel.frame import KernelFrame
 from ptxdiff.emulator.kernel.memory.access import address, update_of
@@ -31,6 +32,25 @@ from ptxdiff.emulator.text.nodes import Address, Immediate, Instruction, Operand
 from ptxdiff.emulator.text.types import TYPES
 
 _PIECE = 16
+
+
+@dataclass(frozen=True)
+class BoxCopy:
+    """The parts of a copy of a box: displacements of its address in shared memory and of its map, its mode, and the
+    numbers of coordinates and of im2col offsets.
+
+    For a load: its `barrier`; `several`: the destination is the blocks in a mask; `group`: the modifier .cta_group.
+    Sources of the step: both addresses, the coordinates, the offsets; for a load the mbarrier, and the mask.
+    """
+
+    here: int
+    map: int
+    mode: str
+    coordinates: int
+    informed: int = 0
+    barrier: Access | None = None
+    several: bool = False
+    group: str = ""
 
 
 @dataclass(frozen=True)
@@ -224,22 +244,14 @@ def _run_store(frame: KernelFrame, step: Step, active: Array | None) -> None:
             name = f"a bulk copy to {buffer.name or 'global memory'}"
             frame.refuse_undefined(step, np.ones(1, np.uint8), np.array([lane]), name)
         if detail.update is not None:
-            data = _reduced(frame, step, lane, buffer, where, data)
+            data = reduced(
+                frame, step, lane, buffer, np.arange(where.start, where.stop), data, detail.update, detail.width
+            )
         frame.bulk.writes.begin(
             step, lane, buffer, np.array([where.start]), data[None], detail.update is not None,
             None if chosen.all() else chosen,
         )  # fmt: skip
         frame.bulk.leave(step, lane, source)
-
-
-def _reduced(frame: KernelFrame, step: Step, lane: int, buffer: Buffer, where: slice, data: Array) -> Array:
-    """The bytes that a reduction writes to global memory."""
-    if buffer.undefined is not None and buffer.undefined[where].any():
-        name = f"a reduction in {buffer.name or 'global memory'}"
-        frame.refuse_undefined(step, np.ones(1, np.uint8), np.array([lane]), name)
-    kind = UNSIGNED[step.detail.width]
-    pairs = zip(buffer.bytes[where].view(kind).tolist(), np.ascontiguousarray(data).view(kind).tolist(), strict=True)
-    return np.array([step.detail.update(old, new) for old, new in pairs], kind).view(np.uint8)
 
 
 # Bind and execute bulk copies of boxes and changes of tensor maps (ISA 9.7.9.25 to 9.7.9.28) -----------------------
@@ -345,12 +357,14 @@ def _map(frame: KernelFrame, step: Step, lane: int, address: int) -> TensorMap:
 
 # copies -----------------------------------------------------------------------------------------------------------
 
+_OF_ROWS = ("tile::gather4", "tile::scatter4")
+
 
 def _corner(
     builder: KernelBuilder, node: Instruction, bound: Bound, operand: Operand
 ) -> tuple[ReadSlot, int, list[ReadSlot]]:
     """`[map, {c0, c1}]`: readers of the map's address, its displacement, and readers of the coordinates."""
-    rank = int((bound.modifiers["rank"] or "1d")[0])
+    rank = 5 if bound.modifiers.get("mode") in _OF_ROWS else int((bound.modifiers["rank"] or "1d")[0])
     if not isinstance(operand, Address) or len(operand.extra) != 1:
         raise builder.error(OperandError, f"{node.spelling} takes [map, {{coordinates}}]", operand.offset)
     plain = Address(operand.base, operand.displacement, operand.offset)
@@ -359,17 +373,34 @@ def _corner(
     return base, displacement, [builder.read(c, TYPES["s32"], False, "a coordinate") for c in vector]
 
 
+def _info(builder: KernelBuilder, node: Instruction, bound: Bound, operands: Sequence[Operand]) -> tuple[ReadSlot, ...]:
+    """The im2col offsets, or the halo and the offset along W: a vector behind the other operands in some modes."""
+    mode = bound.modifiers.get("mode") or ""
+    if not mode.startswith("im2col") or mode.endswith("no_offs"):
+        return ()
+    count = int((bound.modifiers["rank"] or "")[0]) - 2 if mode == "im2col" else 2
+    elements = builder.elements(operands[0], count)
+    return tuple(builder.read(e, TYPES["u16"], False, "an im2col offset") for e in elements)
+
+
 @binds("bulk_tensor_load")
 def _bind_load(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     several = "multicast::cluster" in node.modifiers
-    expect(builder, node, 3 + several + (bound.modifiers["hint"] is not None))
+    mode = bound.modifiers["mode"] or ""
+    informed = mode.startswith("im2col")
+    expect(builder, node, 3 + informed + several + (bound.modifiers["hint"] is not None))
     to, to_displacement = address(builder, node.operands[0], "shared")
     base, displacement, corner = _corner(builder, node, bound, node.operands[1])
     barrier, barrier_displacement = address(builder, node.operands[2], "shared")
-    ranks = (builder.read(node.operands[3], TYPES["u16"], False, "the mask of a multicast"),) if several else ()
+    info = _info(builder, node, bound, node.operands[3:])
+    rest = node.operands[3 + informed :]
+    ranks = (builder.read(rest[0], TYPES["u16"], False, "the mask of a multicast"),) if several else ()
     group = bound.modifiers.get("group") or ""
-    detail = (to_displacement, displacement, Access("shared", barrier_displacement, 64, 1), several, group)
-    return Step("bulk_tensor_load", node, bound, (to, barrier, base, *corner, *ranks), detail=detail)
+    detail = BoxCopy(
+        to_displacement, displacement, mode, len(corner), len(info), Access("shared", barrier_displacement, 64, 1),
+        several, group,
+    )  # fmt: skip
+    return Step("bulk_tensor_load", node, bound, (to, base, *corner, *info, barrier, *ranks), detail=detail)
 
 
 @binds("bulk_tensor_store")
@@ -377,30 +408,31 @@ def _bind_tensor_store(builder: KernelBuilder, node: Instruction, bound: Bound) 
     expect(builder, node, 2 + (bound.modifiers["hint"] is not None))
     base, displacement, corner = _corner(builder, node, bound, node.operands[0])
     what, what_displacement = address(builder, node.operands[1], "shared")
-    detail = (what_displacement, displacement)
+    detail = BoxCopy(what_displacement, displacement, bound.modifiers["mode"] or "", len(corner))
     return Step("bulk_tensor_store", node, bound, (what, base, *corner), detail=detail)
 
 
-def _boxes(
-    frame: KernelFrame, step: Step, lanes: Array, at: int, end: int | None = None
-) -> list[tuple[int, TensorMap, list[int], int]]:
-    """For each lane: its number, the map, the box's corner, and the address in shared memory.
+def _boxes(frame: KernelFrame, step: Step, lanes: Array) -> list[tuple[int, TensorMap, list[int], int]]:
+    """For each lane: its number, the map and the box's corner as the mode takes them, and the address in shared memory.
 
-    at: the index of the source that is the map. end: the index of the first source after the coordinates.
+    Raises ExecutionError for a map that does not fit, and MemoryFault.
     """
-    here = _tensor_numbers(frame, step, step.sources[0], lanes, "an address") + step.detail[0]
-    maps = _tensor_numbers(frame, step, step.sources[at], lanes, "an address") + step.detail[1]
-    corners = np.stack([_tensor_numbers(frame, step, r, lanes, "a coordinate") for r in step.sources[at + 1 : end]], 1)
+    detail: BoxCopy = step.detail
+    here = _tensor_numbers(frame, step, step.sources[0], lanes, "an address") + detail.here
+    maps = _tensor_numbers(frame, step, step.sources[1], lanes, "an address") + detail.map
+    end = 2 + detail.coordinates
+    corners = np.stack([_tensor_numbers(frame, step, r, lanes, "a coordinate") for r in step.sources[2:end]], 1)
+    informed = step.sources[end : end + detail.informed]
+    offsets_of = [_tensor_numbers(frame, step, r, lanes, "an im2col offset") for r in informed]
+    info = np.array(offsets_of, np.int64).reshape(len(informed), len(lanes)).T
     boxes = []
-    table = zip(lanes.tolist(), here.tolist(), maps.tolist(), corners.tolist(), strict=True)
-    for lane, start, map_address, corner in table:
+    table = zip(lanes.tolist(), here.tolist(), maps.tolist(), corners.tolist(), info.tolist(), strict=True)
+    for lane, start, map_address, corner, offsets in table:
         tensor = _map(frame, step, lane, map_address)
-        if len(corner) != len(tensor.box):
-            text = f"{frame.who(lane)} gives {len(corner)} coordinates for a tensor map of {len(tensor.box)} dimensions"
-            raise frame.fault(ExecutionError, step, text)
-        if refused := tensor.refused(corner):
-            raise frame.fault(ExecutionError, step, f"{frame.who(lane)}: {refused}")
-        boxes.append((lane, tensor, corner, start))
+        chosen = tensor_maps.aimed(tensor, detail.mode, corner, offsets, stores=detail.barrier is None)
+        if isinstance(chosen, str):
+            raise frame.fault(ExecutionError, step, f"{frame.who(lane)}: {chosen}")
+        boxes.append((lane, *chosen, start))
     return boxes
 
 
@@ -409,14 +441,15 @@ def _run_load(frame: KernelFrame, step: Step, active: Array | None) -> None:
     lanes = _lanes(frame, active)
     if not len(lanes):
         return
-    barriers = places(frame, step, step.sources[1], step.detail[2], lanes).tolist()
-    several, group = step.detail[3:]
-    boxes = _boxes(frame, step, lanes, 2, -1 if several else None)
-    masks = ranks_of(frame, step, lanes) if several else [0] * len(lanes)
+    detail: BoxCopy = step.detail
+    assert detail.barrier is not None
+    barriers = places(frame, step, step.sources[-2 if detail.several else -1], detail.barrier, lanes).tolist()
+    boxes = _boxes(frame, step, lanes)
+    masks = ranks_of(frame, step, lanes) if detail.several else [0] * len(lanes)
     for (lane, tensor, corner, start), barrier, ranks in zip(boxes, barriers, masks, strict=True):
-        if not several:
+        if not detail.several:
             barrier_at(frame, step, barrier, lane)
-        frame.bulk.load(step, tensor, lane, corner, start, barrier, ranks, group)
+        frame.bulk.load(step, tensor, lane, corner, start, barrier, ranks, detail.group)
 
 
 def ranks_of(frame: KernelFrame, step: Step, lanes: Array) -> list[int]:
@@ -431,12 +464,16 @@ def ranks_of(frame: KernelFrame, step: Step, lanes: Array) -> list[int]:
 @runs("bulk_tensor_store")
 def _run_tensor_store(frame: KernelFrame, step: Step, active: Array | None) -> None:
     lanes = _lanes(frame, active)
+    operation = step.bound.modifiers.get("op")
     if len(lanes):
-        for lane, tensor, corner, start in _boxes(frame, step, lanes, 1):
+        for lane, tensor, corner, start in _boxes(frame, step, lanes):
             if tensor.padded:
                 text = f"{frame.who(lane)}: the emulator copies padded 4-bit elements to shared memory only"
                 raise frame.fault(ExecutionError, step, text)
-            frame.bulk.store(step, tensor, lane, corner, start)
+            update = reduction(operation, tensor.element) if operation else None
+            if isinstance(update, str):
+                raise frame.fault(ExecutionError, step, f"{frame.who(lane)}: {update}")
+            frame.bulk.store(step, tensor, lane, corner, start, update)
 
 
 binds_alone("bulk_commit")

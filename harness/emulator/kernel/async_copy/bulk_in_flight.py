@@ -290,8 +290,14 @@ class Bulk:
 
     # from shared memory ----------------------------------------------------------------------------------
 
-    def store(self, step: Step, found: TensorMap, lane: int, corner: list[int], start: int) -> None:
-        """Issue a copy of the box from an address of shared memory to a corner of the tensor."""
+    def store(
+        self, step: Step, found: TensorMap, lane: int, corner: list[int], start: int,
+        update: Callable[..., int] | None = None,
+    ) -> None:  # fmt: skip
+        """Issue a copy of the box from an address of shared memory to a corner of the tensor.
+
+        update: for a reduction, the function of an old and a new code of an element.
+        """
         frame, shared = self.frame, self.frame.shared
         offsets = self.chunks_at(step, found, lane, start)
         if frame.observer is not None:
@@ -309,7 +315,11 @@ class Bulk:
             if doubt[chosen, part].any():
                 mask = np.ones(1, np.uint8)
                 frame.refuse_undefined(step, mask, lanes[:1], f"a bulk copy to {buffer.name or 'global memory'}")
-            self.writes.begin(step, lane, buffer, np.ascontiguousarray(where[:, 0]), data[chosen, part])
+            written = data[chosen, part]
+            if update is not None:
+                written = reduced(frame, step, lane, buffer, where, written, update, 8 * found.size)
+            offsets_of = np.ascontiguousarray(where[:, 0])
+            self.writes.begin(step, lane, buffer, offsets_of, written, update is not None)
         self.leave(step, lane, offsets)
 
     def leave(self, step: Step, lane: int, offsets: Array) -> None:
@@ -374,6 +384,23 @@ class Bulk:
                 text = f"the bulk copy in line {line_of(self.frame, coming.step)} still reads"
                 return f"{text}: a wait for its mbarrier must come first"
         return ""
+
+
+def reduced(
+    frame: MemoryFrame, step: Step, lane: int, buffer: Buffer, where: Array, data: Array, update: Callable[..., int],
+    width: int,
+) -> Array:  # fmt: skip
+    """The bytes that a reduction writes at offsets of a buffer, from those there and from data, both of one shape.
+
+    Raises UndefinedBits if some there are undefined.
+    """
+    if buffer.undefined is not None and buffer.undefined[where].any():
+        name = f"a reduction in {buffer.name or 'global memory'}"
+        frame.refuse_undefined(step, np.ones(1, np.uint8), np.array([lane]), name)
+    kind = UNSIGNED[width]
+    old, new = (np.ascontiguousarray(x).reshape(-1).view(kind).tolist() for x in (buffer.bytes[where], data))
+    codes = np.array([update(*pair) for pair in zip(old, new, strict=True)], kind)
+    return codes.view(np.uint8).reshape(data.shape)
 
 
 def _apart(data: Array, undefined: Array | None) -> tuple[Array, Array]:

@@ -482,7 +482,8 @@ class Notes(KernelObserver):
         from_shared = (chunks[:, None] + np.arange(16)).reshape(-1)
         buffer, to = self._box_of(step, tensor, lane, corner)
         inside = to >= 0
-        self._leaves(step, lane, (buffer, to[inside]), from_shared[inside])
+        reduces = step.bound is not None and step.bound.modifiers.get("op") is not None
+        self._leaves(step, lane, (buffer, to[inside]), from_shared[inside], reduces)
 
     def bytes_leave(self, step: Step, lane: int, offsets: Array) -> None:
         """See `KernelObserver`. Boxes are recorded by `box_leaves`."""

@@ -95,7 +95,10 @@ def _run(launch: Launched, notes: KernelObserver, limit: float | None) -> None:
         launch.kernel, launch.parameters, launch.grid, launch.block, launch.shared, True, deadline, cluster
     )
     size, total = grid.cluster_size, math.prod(launch.grid)
-    reduces = any(s.kind == "bulk_store" and s.detail.update for s in grid.program.steps)
+    reduces = any(
+        s.kind in ("bulk_store", "bulk_tensor_store") and s.bound is not None and s.bound.modifiers.get("op")
+        for s in grid.program.steps
+    )
     alone = notes.block(grid.threads) if not (grid.synchronises or reduces or grid.launches) else None
     if (judging := judging_of(launch.kernel, total * grid.threads, cluster)) and total * grid.threads <= ORDERED:
         grid.judging = "ordered" if judging and total > 1 else ""

@@ -81,6 +81,34 @@ def copies() -> list[str]:
     return found
 
 
+MODES = {"": 0, ".tile": 0, ".im2col": -2, ".im2col::w": 2, ".im2col::w::128": 2, ".tile::gather4": 0,
+         ".tile::scatter4": 0, ".im2col_no_offs": 0}  # fmt: skip
+"""How many offsets a load has in a mode; -2: two fewer than the tensor has dimensions."""
+
+
+def boxes() -> list[str]:
+    """Copies of boxes in all modes. Reductions of rows, which ptxas makes a copy without one, are left out."""
+    found = []
+    for (mode, offsets), rank in itertools.product(MODES.items(), (1, 2, 3, 5)):
+        count = 5 if mode.endswith("4") else rank
+        at = f"[%b64_0, {{{', '.join(f'%b32_{k % 4}' for k in range(count))}}}]"
+        informed = max(1, rank - 2) if offsets < 0 else offsets
+        info = f", {{{', '.join(f'%b16_{k}' for k in range(informed))}}}" * bool(informed)
+        for to, several, group in itertools.product(
+            (".shared::cta", ".shared::cluster"), ("", ".multicast::cluster"), ("", ".cta_group::2")
+        ):
+            mask = ", %b16_4" * bool(several)
+            head = f"cp.async.bulk.tensor.{rank}d{to}.global{mode}{TELLS}{several}{group}"
+            found.append(f"{head} [%b32_4], {at}, [%b32_5]{info}{mask};")
+        found.append(f"cp.async.bulk.prefetch.tensor.{rank}d.L2.global{mode} {at}{info};")
+        found.append(f"cp.async.bulk.tensor.{rank}d.global.shared::cta{mode}.bulk_group {at}, [%b32_4];")
+        if mode != ".tile::scatter4":
+            for op in OPS:
+                head = f"cp.reduce.async.bulk.tensor.{rank}d.global.shared::cta.{op}{mode}.bulk_group"
+                found.append(f"{head} {at}, [%b32_4];")
+    return found
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["sm_80", "sm_90", "sm_90a", "sm_100a", "sm_120a"])
 def test_the_tables_accept_what_ptxas_accepts(target: str) -> None:
@@ -88,7 +116,7 @@ def test_the_tables_accept_what_ptxas_accepts(target: str) -> None:
     needs(target)
     isa.load()
     device = Target.parse(target)
-    lines = [*addresses(), *barriers(), *stores(), *copies()]
+    lines = [*addresses(), *barriers(), *stores(), *copies(), *boxes()]
     different = []
     for text, words in zip(lines, errors_of_ptxas(lines, target), strict=True):
         opcode, *modifiers = text.split()[0].rstrip(";").split(".")
