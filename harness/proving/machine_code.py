@@ -184,7 +184,7 @@ class _MachineThread:
 
     def leave(self, step: control.Return, condition: Term) -> None:
         """Jump to an address that was written as a constant, or as one of several."""
-        left = [(condition, t.add(self.wide("R", step.register), t.const(step.base, 64)))]
+        left = [(condition, t.add(self.wide(step.kind, step.register), t.const(step.base, 64)))]
         while left:
             taken, target = left.pop()
             if taken is FALSE:
@@ -327,8 +327,8 @@ def _constant(machine: _MachineThread, step: MachineStep, condition: Term) -> No
     assert isinstance(step, control.ConstantLoad)
     source = step.source
     at: int | None = source.offset
-    if source.base is not None:
-        index = machine.read("R", source.base.number).constant
+    if step.index is not None:
+        index = machine.read(step.index.kind, step.index.number).constant
         at = None if index is None else source.offset + t.signed(index, 32)
     if at is None:
         raise NotModelled(f"{step.instruction.text}: a constant whose place depends on the inputs")
