@@ -213,9 +213,9 @@ def _call(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
 class Return(MachineStep):
     """A jump to an address in a pair of registers. Lanes for which the guard does not hold go on behind it."""
 
-    def __init__(self, instruction: MachineInstruction, register: int, base: int, kind: str = "R") -> None:
+    def __init__(self, instruction: MachineInstruction, register: int, base: int) -> None:
         super().__init__(instruction)
-        self.register, self.base, self.kind = register, base, kind
+        self.register, self.base = register, base
 
     def run(self, machine: Machine, fibre: Fibre) -> bool:
         """See MachineStep.run."""
@@ -223,11 +223,20 @@ class Return(MachineStep):
         every = machine._all if fibre.lanes is None else fibre.lanes
         targets = np.full(len(every), fibre.pc + BYTES, np.int64)
         if count:
-            low = machine.read(self.kind, self.register, lanes).astype(np.int64)
-            high = machine.read(self.kind, self.register + 1, lanes).astype(np.int64)
+            low = machine.read("R", self.register, lanes).astype(np.int64)
+            high = machine.read("R", self.register + 1, lanes).astype(np.int64)
             leave = slice(None) if lanes is None else np.isin(every, lanes, assume_unique=True)
             targets[leave] = (high << 32 | low) + self.base
         return machine.split_by(fibre, targets)
+
+
+class UniformJump(Return):
+    """A jump to an address in a pair of uniform registers."""
+
+    def run(self, machine: Machine, fibre: Fibre) -> bool:
+        """See MachineStep.run."""
+        low, high = (machine.read("UR", self.register + k, fibre.lanes).astype(np.int64) for k in (0, 1))
+        return machine.split_by(fibre, (high << 32 | low) + self.base)
 
 
 def _return(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
@@ -248,12 +257,12 @@ def _table_branch(instruction: MachineInstruction, code: MachineCode) -> Machine
     if instruction.modifiers or instruction.guard is not None or len(instruction.operands) != 2:
         raise refuse(instruction)
     register, distance = instruction.operands
-    kind = "R" if instruction.opcode == "BRX" else "UR"
+    kind, step = ("R", Return) if instruction.opcode == "BRX" else ("UR", UniformJump)
     if not plain(register, kind) or register.number < 0 or register.number % 2 or not plain(distance, "int"):
         raise refuse(instruction)
     if distance.value != -(instruction.address + BYTES):
         raise refuse(instruction, "jumps from another place than the beginning of the kernel")
-    return Return(instruction, register.number, 0, kind)
+    return step(instruction, register.number, 0)
 
 
 class Bssy(MachineStep):

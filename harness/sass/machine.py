@@ -843,6 +843,9 @@ class SourceFetch:
             return x ^ 1 if operand.inverted else x
         if operand.suffix == "H0_H0" and self.kind in "hg":
             x = x & 0xFFFF | x << 16
+        elif self.kind in ("X", "N", "Z"):
+            x = x if self.kind == "N" else x << 32 | x >> 32
+            x = x if self.kind == "X" else x ^ 1 << 63
         elif operand.suffix == "H1_H1" and self.kind in "hg":
             x = x >> 16 | x & 0xFFFF0000
         elif self.kind == "e":
