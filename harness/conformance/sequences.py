@@ -354,6 +354,82 @@ def _between_others() -> Iterator[_NamedSequence]:
             yield f"{form} and saturated f32 between others", text, ("f32",), (kind,) * 2
 
 
+def _exchanged_pairs_of_f32() -> Iterator[_NamedSequence]:
+    """Operations on two f32 in a register, of which one pair has its halves exchanged."""
+    exchanged = "mov.b64 {{x, y}}, {}; mov.b64 w, {{y, x}};"
+    for rounding in ("rn", "rz", "rm", "rp"):
+        for flush in ("", ".ftz"):
+            how = f"{rounding}{flush}.f32x2"
+            for operation in ("add", "mul"):
+                for number, of in ((1, "itself"), (2, "another")):
+                    text = f"{exchanged.format(f'${number}')} {operation}.{how} $0, $1, w;"
+                    yield f"{operation}.{how} of {of} exchanged", f"{{ .reg .b32 x, y; .reg .b64 w; {text} }}", (
+                        "b64",), ("b64",) * number  # fmt: skip
+            for number, terms in ((2, "$1, w, $3"), (3, "$1, $2, w")):
+                text = f"{exchanged.format(f'${number}')} fma.{how} $0, {terms};"
+                yield f"fma.{how} with term {number} exchanged", f"{{ .reg .b32 x, y; .reg .b64 w; {text} }}", (
+                    "b64",), ("b64",) * 3  # fmt: skip
+
+
+def _constant_pairs_of_f32() -> Iterator[_NamedSequence]:
+    """Operations on two f32 in a register and two constants of different signs, also with exchanged halves."""
+    for constant in ("0xC0490FDB3F8CCCCD", "0x3FB504F3BF317218"):
+        for rounding in ("rn", "rz", "rm", "rp"):
+            for flush in ("", ".ftz"):
+                how = f"{rounding}{flush}.f32x2"
+                for made, order in (("", "{x, y}"), (" exchanged", "{y, x}")):
+                    first = f"mov.b64 {{x, y}}, $1; mov.b64 w, {order}; mov.b64 c, {constant};"
+                    for operation, terms in (
+                        ("add", "w, c"),
+                        ("mul", "w, c"),
+                        ("fma", "w, $2, c"),
+                        ("fma", "w, c, $2"),
+                    ):
+                        text = f"{{ .reg .b32 x, y; .reg .b64 c, w; {first} {operation}.{how} $0, {terms}; }}"
+                        name = f"{operation}.{how}{made} of {terms}, c {constant}"
+                        yield name, text, ("b64",), ("b64",) * (1 + (operation == "fma"))
+
+
+def _constant_pairs() -> Iterator[_NamedSequence]:
+    """Conversions of a constant pair to narrow numbers, alone and beside those of another pair."""
+    for constant in ("0x3E003C00", "0xC2F77B81"):
+        for kind in ("f16x2", "bf16x2"):
+            for name in ("e4m3x2", "e5m2x2", "e2m3x2", "e3m2x2", "e2m1x2"):
+                bits = "8" if name == "e2m1x2" else "16"
+                for relu in ("", ".relu"):
+                    convert = f"cvt.rn.satfinite{relu}.{name}.{kind}"
+                    text = f"mov.b32 c, {constant}; {convert} v, c; cvt.u32.u{bits} w, v; xor.b32 $0, w, $1;"
+                    text = f"{{ .reg .b{bits} v; .reg .b32 c, w; {text} }}"
+                    yield f"{name}{relu} of {kind} {constant}", text, ("b32",), ("b32",)
+                    if name in ("e4m3x2", "e5m2x2"):
+                        text = f"mov.b32 c, {constant}; {convert} v, c; {convert} w, $1; mov.b32 $0, {{v, w}};"
+                        text = f"{{ .reg .b16 v, w; .reg .b32 c; {text} }}"
+                        yield f"{name}{relu} of {kind} {constant} and another", text, ("b32",), ("b32",)
+        for rounding in ("rz", "rp", "rz.satfinite", "rp.satfinite"):
+            text = f"mov.b32 c, {constant}; cvt.{rounding}.ue8m0x2.bf16x2 v, c; cvt.u32.u16 w, v; xor.b32 $0, w, $1;"
+            text = f"{{ .reg .b16 v; .reg .b32 c, w; {text} }}"
+            yield f"ue8m0x2 by {rounding} of bf16x2 {constant}", text, ("b32",), ("b32",)
+
+
+def _lower_predicates() -> Iterator[_NamedSequence]:
+    """The larger and the smaller of two numbers, in each half of a register, and whether the lower one is the first
+    one's: ptxas gives both predicates one register."""
+    for operation in ("max", "min"):
+        for kind in ("s16", "u16"):
+            text = f"{operation}.{kind}x2 d, $1, $2; mov.b32 {{dl, dh}}, d; mov.b32 {{al, ah}}, $1;"
+            text += f"setp.eq.{kind} l, dl, al; selp.b32 x, 0x9E3779B1, 0, l; add.u32 $0, d, x;"
+            registers = ".reg .pred l; .reg .b16 dl, dh, al, ah; .reg .b32 d, x;"
+            yield f"{operation}.{kind}x2 with the lower predicate", f"{{ {registers} {text} }}", ("b32",), ("b32",) * 2
+
+
+def _negated_words() -> Iterator[_NamedSequence]:
+    """Negated numbers of 64 bits: in uniform registers, if one is."""
+    text = "abs.s64 v, $1; abs.s64 w, $2; add.s64 $0, v, w;"
+    yield "two abs.s64 between others", f"{{ .reg .b64 v, w; {text} }}", ("b64",), ("b64",) * 2
+    text = "setp.lt.s64 p, $1, 0; neg.s64 w, $2; selp.b64 w, w, $2, p; add.u64 $0, w, $1;"
+    yield "a chosen neg.s64 between others", f"{{ .reg .pred p; .reg .b64 w; {text} }}", ("b64",), ("b64",) * 2
+
+
 _GROUPS = (
     _addresses,
     _integer_extremes,
@@ -378,6 +454,11 @@ _GROUPS = (
     _extremes_with_predicates,
     _borrows_of_shifted_numbers,
     _between_others,
+    _exchanged_pairs_of_f32,
+    _constant_pairs_of_f32,
+    _constant_pairs,
+    _lower_predicates,
+    _negated_words,
 )
 """The groups, in the order in which their kernels are assembled."""
 

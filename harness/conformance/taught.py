@@ -130,4 +130,5 @@ def _of(row: InstructionRow) -> str:
     shapes = [(shape.destinations, shape.sources) for shape in row.shapes]
     more = f" {sorted(row.given.items())}" if row.given else ""
     more += f" {code_digest(row.undecided)}" if row.undecided is not None else ""
+    more += " again" if any(shape.again for shape in row.shapes) else ""
     return f"{code_digest(row.definition)} {row.name} {shapes} {sorted(map(str, row.choices.items()))}{more}"

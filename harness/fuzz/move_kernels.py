@@ -105,6 +105,10 @@ def kernels() -> Iterator[MoveKernel]:
         yield MoveKernel(f"table {kind} by thread", kind, body)
         fixed = f"ld.const.{kind} {first}, [table+8]; {_TO_WORD[register]} add.u32 %r1, %r1, %r0;"
         yield MoveKernel(f"table {kind}", kind, f"{fixed} st.global.b32 [%out], %r1;")
+        scalar = f"{table.replace('%r0', '%r4')}, [%d2]; {_TO_WORD[register]} add.u32 %r1, %r1, %r0;"
+        yield MoveKernel(
+            f"table {kind} by a scalar", "u32", f"ld.param.u32 %r4, [n]; {scalar} st.global.b32 [%out], %r1;"
+        )
         zero = f"ld.const.{kind} {first}, [table]; {_TO_WORD[register]} add.u32 %r1, %r1, %r0;"
         yield MoveKernel(f"first of table {kind}", kind, f"{zero} st.global.b32 [%out], %r1;")
     for name in _SPECIAL:
@@ -117,6 +121,8 @@ def kernels() -> Iterator[MoveKernel]:
         yield MoveKernel(f"predicates of the bits from {bit} on", "u32", _of_bits(bit))
     for side in ("lt", "ge"):
         yield MoveKernel(f"a branch of lanes {side} a scalar, around a loop", "u32", _around_a_loop(side))
+    for of in ("a scalar", "the thread"):
+        yield MoveKernel(f"a table of branches by {of}", "u32", _table_of_branches(of))
 
 
 def _kept_over_a_loop() -> str:
@@ -151,6 +157,17 @@ shfl.sync.bfly.b32 %x6, %r5, 11, 0x1f, 0xFFFFFFFF; @!%p1 bra L2; mov.b32 %x3, 0;
 L3: st.shared.u32 [%own], %x6; add.u32 %x3, %x3, 1; setp.lt.u32 %p4, %x3, %x4; @%p4 bra L3;
 L2: vote.sync.ballot.b32 %x7, %p1, 0xFFFFFFFF; st.shared.u64 [%own], %e2; ld.shared.v2.u32 {{%x1, %x2}}, [%own];
 mov.b64 {{%x3, %x4}}, %e3; xor.b32 %x3, %x3, %x4; st.global.v4.u32 [%out], {{%x2, %x3, %x7, %r5}};"""
+
+
+def _table_of_branches(of: str) -> str:
+    """A jump to one of eight places. By a scalar, level 3 writes BRXU from Blackwell on."""
+    places = [f"L{k}" for k in range(8)]
+    ways = [
+        f"L{k}: mad.lo.u32 %r1, %r1, {2 * k + 3}, %r0; shf.l.wrap.b32 %r1, %r1, %r1, {k + 1}; bra L8;" for k in range(8)
+    ]
+    chosen = "ld.param.u32 %r2, [n];" if of == "a scalar" else "mov.u32 %r2, %r0;"
+    return f"""ld.global.b32 %r1, [%in]; {chosen} and.b32 %r2, %r2, 7; places: .branchtargets {", ".join(places)};
+brx.idx %r2, places; {" ".join(ways)} L8: st.global.b32 [%out], %r1;"""
 
 
 def taught(target: str, by: Ptxas, lessons: teaching.MoveLessons) -> list[str]:

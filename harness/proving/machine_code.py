@@ -184,7 +184,8 @@ class _MachineThread:
 
     def leave(self, step: control.Return, condition: Term) -> None:
         """Jump to an address that was written as a constant, or as one of several."""
-        left = [(condition, t.add(self.wide("R", step.register), t.const(step.base, 64)))]
+        kind = "UR" if isinstance(step, control.UniformJump) else "R"
+        left = [(condition, t.add(self.wide(kind, step.register), t.const(step.base, 64)))]
         while left:
             taken, target = left.pop()
             if taken is FALSE:
@@ -244,6 +245,10 @@ class _MachineThread:
         if kind == "S":
             raise NotModelled("a pair of scales whose lower half must be 0")
         value = _half(value, kind, operand.suffix)
+        if kind in ("X", "Z"):
+            value = _joined(t.extract(value, 63, 32), t.extract(value, 31, 0))
+        if kind in ("N", "Z"):
+            value = t.xor(value, t.const(1 << 63, 64))
         if kind == "l":
             number = t.sext(value, 64)
             return t.neg(number) if operand.negated and source.constant is None else number
@@ -327,8 +332,8 @@ def _constant(machine: _MachineThread, step: MachineStep, condition: Term) -> No
     assert isinstance(step, control.ConstantLoad)
     source = step.source
     at: int | None = source.offset
-    if source.base is not None:
-        index = machine.read("R", source.base.number).constant
+    if step.index is not None:
+        index = machine.read(step.index.kind, step.index.number).constant
         at = None if index is None else source.offset + t.signed(index, 32)
     if at is None:
         raise NotModelled(f"{step.instruction.text}: a constant whose place depends on the inputs")

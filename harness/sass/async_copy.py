@@ -457,7 +457,8 @@ def _tensor_map(machine: Machine, instruction: MachineInstruction, address: int)
         raise MachineFault(f"{instruction.text}: a tensor map at 0x{address:x}, no multiple of {_MAP_ALIGNMENT}")
     if PARAMETER_WINDOW <= address < SHARED_WINDOW:
         at = address - parameters_at(machine.launch.code.base)
-        if not 0 <= at <= len(machine.launch.parameters) - MAP_BYTES:
+        held = machine.launch.code.parameters
+        if not any(p.offset <= at <= p.offset + p.size - MAP_BYTES for p in held):
             raise MachineFault(f"{instruction.text}: a tensor map at 0x{address:x}, outside of the parameters")
         data = machine.launch.parameters[at : at + MAP_BYTES]
     else:

@@ -17,7 +17,7 @@ from ptxdiff.emulator import BUFFER_SPACING, Buffer
 from ptxdiff.emulator.machine.special_registers import lane_mask
 from ptxdiff.emulator.numeric.vectorise import Array
 from ptxdiff.sass.cubin import MachineCode
-from ptxdiff.sass.machine import _LOCAL_TOP, _WARP, Fibre, Lanes, Machine, MachineStep, constant_word
+from ptxdiff.sass.machine import _LOCAL_TOP, _WARP, ConstantBank, Fibre, Lanes, Machine, MachineStep, constant_word
 from ptxdiff.sass.shared import shared_step, stored
 from ptxdiff.sass.text import BYTES, SCALES, MachineFault, MachineInstruction, Operand, Unsupported, plain
 from ptxdiff.sass.warp import exchange_step
@@ -230,6 +230,15 @@ class Return(MachineStep):
         return machine.split_by(fibre, targets)
 
 
+class UniformJump(Return):
+    """A jump to an address in a pair of uniform registers."""
+
+    def run(self, machine: Machine, fibre: Fibre) -> bool:
+        """See MachineStep.run."""
+        low, high = (machine.read("UR", self.register + k, fibre.lanes).astype(np.int64) for k in (0, 1))
+        return machine.split_by(fibre, (high << 32 | low) + self.base)
+
+
 def _return(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     if instruction.modifiers != ("REL", "NODEC"):
         raise refuse(instruction)
@@ -241,18 +250,19 @@ def _return(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
 
 
 def _table_branch(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
-    """BRX: a jump to an address that a table in constant bank 2 holds, from the beginning of the kernel on.
+    """BRX and BRXU: a jump to an address that a table in constant bank 2 holds, from the beginning of the kernel on.
 
     The distance is written from the next instruction on, so the number beside the register takes that away.
     """
     if instruction.modifiers or instruction.guard is not None or len(instruction.operands) != 2:
         raise refuse(instruction)
     register, distance = instruction.operands
-    if not plain(register, "R") or register.number < 0 or register.number % 2 or not plain(distance, "int"):
+    kind, step = ("R", Return) if instruction.opcode == "BRX" else ("UR", UniformJump)
+    if not plain(register, kind) or register.number < 0 or register.number % 2 or not plain(distance, "int"):
         raise refuse(instruction)
     if distance.value != -(instruction.address + BYTES):
         raise refuse(instruction, "jumps from another place than the beginning of the kernel")
-    return Return(instruction, register.number, 0)
+    return step(instruction, register.number, 0)
 
 
 class Bssy(MachineStep):
@@ -493,7 +503,7 @@ def _region(instruction: MachineInstruction, code: MachineCode, end: Operand) ->
         raise refuse(instruction, "names another place than the end of its region")
 
 
-_LEAVING = frozenset({"BRA", "BRX", "BSSY", "BSYNC", "CALL", "EXIT", "JMP", "RET", "WARPSYNC"})
+_LEAVING = frozenset({"BRA", "BRX", "BRXU", "BSSY", "BSYNC", "CALL", "EXIT", "JMP", "RET", "WARPSYNC"})
 
 
 def _warpsync(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
@@ -608,25 +618,25 @@ class ConstantLoad(MachineStep):
         super().__init__(instruction)
         self.size, self.signed = size, signed
         self.place, self.source = instruction.operands
+        self.index = self.source.base or self.source.uniform
 
     def run(self, machine: Machine, fibre: Fibre) -> bool:
         """See MachineStep.run."""
         guard, source = self.instruction.guard, self.source
         lanes, count = machine.guarded(guard, fibre.lanes)
         if count:
-            if source.base is None:
+            if self.index is None:
                 value = constant_word(machine.launch, source, self.size)
                 words = [np.full(count, w, np.uint32) for w in self._words(value)]
             else:
-                data, known = _bank(machine, source.bank)
-                index = machine.read("R", source.base.number, lanes).view(np.int32).astype(np.int64)
-                words = self._gather(data, known, source.offset + index)
+                index = machine.read(self.index.kind, self.index.number, lanes).view(np.int32).astype(np.int64)
+                words = self._gather(machine, source.offset + index)
             for k, word in enumerate(words):
                 if self.place.number < 0:
                     break
                 if self.place.kind == "UR":
-                    warps = None if lanes is None else np.unique(lanes // _WARP)
-                    machine.write_uniform("UR", self.place.number + k, warps, word[0])
+                    warps, first = np.unique((machine._all if lanes is None else lanes) // _WARP, return_index=True)
+                    machine.write_uniform("UR", self.place.number + k, warps, word[first])
                 else:
                     machine.write("R", self.place.number + k, lanes, word)
         fibre.pc += BYTES
@@ -638,20 +648,23 @@ class ConstantLoad(MachineStep):
             return [(value - (1 << bits) if self.signed and value >> bits - 1 else value) & 0xFFFFFFFF]
         return [value >> 32 * k & 0xFFFFFFFF for k in range(self.size // 4)]
 
-    def _gather(self, data: Array, known: Array, at: Array) -> list[Array]:
-        if (at < 0).any() or (at + self.size > len(data)).any() or (at % self.size).any():
+    def _gather(self, machine: Machine, at: Array) -> list[Array]:
+        bank = _bank(machine, self.source.bank)
+        if (at < 0).any() or (at + self.size > len(bank.data)).any() or (at % self.size).any():
             raise MachineFault(f"{self.instruction.text}: an address outside of the constant bank")
         index = at[:, None] + np.arange(self.size)
-        if not known[index].all():
+        if not bank.known[index].all():
             raise Unsupported(f"{self.instruction.text}: what the driver keeps there is not known")
-        return as_words(data[index], self.size, self.signed)
+        machine.launch.look_at(bank, index)
+        return as_words(bank.data[index], self.size, self.signed)
 
 
-def _bank(machine: Machine, bank: int) -> tuple[Array, Array]:
-    if bank == 0:
+def _bank(machine: Machine, number: int) -> ConstantBank:
+    if number == 0:
         return machine.launch.bank
-    held = np.frombuffer(machine.launch.code.banks.get(bank, b""), np.uint8)
-    return held, np.ones(len(held), np.bool_)
+    held = np.frombuffer(machine.launch.code.banks.get(number, b""), np.uint8)
+    every = np.ones(len(held), np.bool_)
+    return ConstantBank(held, every, every)
 
 
 def as_words(rows: Array, size: int, signed: int) -> list[Array]:
@@ -681,9 +694,11 @@ def _constant(instruction: MachineInstruction, code: MachineCode) -> MachineStep
     if source.uniform is not None and plain(source.uniform, "UR") and source.uniform.number < 0:  # URZ, which is 0
         source = replace(source, uniform=None)
         instruction = instruction._replace(operands=(operands[0], source))
-    if source.negated or source.absolute or source.inverted or source.suffix or source.uniform is not None:
+    if source.negated or source.absolute or source.inverted or source.suffix:
         raise refuse(instruction)
-    if source.base is not None and (uniform or not plain(source.base, "R")):
+    if source.base is not None and (uniform or source.uniform is not None or not plain(source.base, "R")):
+        raise refuse(instruction)
+    if source.uniform is not None and (not uniform or not plain(source.uniform, "UR")):
         raise refuse(instruction)
     guard = instruction.guard
     if uniform and guard is not None and guard.kind != "UP":
@@ -1054,7 +1069,7 @@ CONTROL: dict[str, Callable[[MachineInstruction, MachineCode], MachineStep]] = {
     "BRA": _branch,
     "CALL": _call,
     "RET": _return,
-    "BRX": _table_branch,
+    **dict.fromkeys(("BRX", "BRXU"), _table_branch),
     "BSSY": _bssy,
     "BSYNC": _bsync,
     "BREAK": _break,

@@ -90,11 +90,14 @@ def _local(machine: Machine, step: MemoryAccess, addresses: Array, lanes: Array,
 
 
 def _parameters(machine: Machine, step: MemoryAccess, addresses: Array, lanes: Array, rows: Array | None) -> Array:
-    size, held = step.size, np.frombuffer(machine.launch.parameters, np.uint8)
-    at = addresses - parameters_at(machine.launch.code.base)
-    if rows is not None or (at < 0).any() or (at + size > len(held)).any() or (addresses % size).any():
+    launch, size = machine.launch, step.size
+    at, bank = addresses - parameters_at(launch.code.base), launch.bank
+    outside = (at < 0).any() or (at + size > len(launch.parameters)).any()
+    if rows is not None or outside or (addresses % size).any():
         raise MachineFault(f"{step.instruction.text}: an access to the parameters that is no load of them")
-    return np.asarray(held[at[:, None] + np.arange(size)])
+    places = launch.code.base + at[:, None] + np.arange(size)
+    launch.look_at(bank, places)
+    return np.asarray(bank.data[places])
 
 
 _WINDOWS: dict[int, Callable[[Machine, MemoryAccess, Array, Array, Array | None], Array]] = {

@@ -24,7 +24,7 @@ from ptxdiff.emulator import TimeLimit
 from ptxdiff.emulator.kernel.memory.space import LOCAL_WINDOW, PARAMETER_WINDOW, SHARED_WINDOW, GlobalMemory
 from ptxdiff.emulator.numeric.vectorise import Array, ArrayFunction
 from ptxdiff.sass import isa  # noqa: F401  declares the rows
-from ptxdiff.sass.cubin import MachineCode
+from ptxdiff.sass.cubin import MachineCode, Parameter
 from ptxdiff.sass.rows import DESTINATIONS, ROWS, SOURCES, functions_of, is_uniform, match, undecided_of
 from ptxdiff.sass.text import BYTES, MachineFault, MachineInstruction, Operand, Unsupported
 
@@ -83,28 +83,49 @@ class MachineLaunch:
     visited: set[int] = field(default_factory=set)
     cluster: tuple[int, int, int] | None = None
     parts: int = 1
-    _bank: tuple[Array, Array] | None = None
+    _bank: ConstantBank | None = None
 
     @property
-    def bank(self) -> tuple[Array, Array]:
-        """The bytes of constant bank 0, and which of them are known."""
+    def bank(self) -> ConstantBank:
+        """Constant bank 0: what the driver keeps there, as far as it is known, and the parameters."""
         if self._bank is None:
-            size = self.code.base + max(len(self.parameters), 1) + 16
-            data, known = np.zeros(size, np.uint8), np.zeros(size, np.bool_)
-
-            def put(at: int, value: bytes) -> None:
+            base, code = self.code.base, self.code
+            end = base + -(-len(self.parameters) // 16) * 16
+            data, known, given = np.zeros(end, np.uint8), np.zeros(end, np.bool_), np.ones(end, np.bool_)
+            for at, words in driver_words(base, self.block, self.grid, self.cluster).items():
+                value = b"".join(int(w).to_bytes(4, "little") for w in words)
                 data[at : at + len(value)] = np.frombuffer(value, np.uint8)
                 known[at : at + len(value)] = True
-
-            for at, words in driver_words(self.code.base, self.block, self.grid, self.cluster).items():
-                put(at, b"".join(int(w).to_bytes(4, "little") for w in words))
-            put(self.code.base, self.parameters)
-            # An instruction may read the word of a narrow last parameter. What follows has other bits in each filling.
-            end = self.code.base + len(self.parameters)
-            put(end, bytes([0xA5 if self.seed & 1 else 0x5A]) * (-end % 4))
-            self.guessed = self.guessed or end % 4 != 0  # whoever reads the word reads bits that nobody gave
-            self._bank = data, known
+            data[base : base + len(self.parameters)] = np.frombuffer(self.parameters, np.uint8)
+            known[base:] = True
+            # An instruction may read more than a parameter, and use a part of what it read.
+            gaps = np.array(gaps_between(code.parameters), np.int64) + base
+            data[gaps] = Filling(self, 0, 2).unread(0, 256, len(gaps), np.uint8)
+            given[gaps] = False
+            self._bank = ConstantBank(data, known, given)
         return self._bank
+
+    def look_at(self, bank: ConstantBank, places: slice | Array) -> None:
+        """Note that a step reads bytes of a constant bank."""
+        if not self.guessed and not bank.given[places].all():
+            self.guessed = True
+
+
+@dataclass(frozen=True, eq=False)
+class ConstantBank:
+    """The bytes of a constant bank. known: of which the value is known, or chosen. given: those that are not chosen:
+    the bytes of the parameter area that belong to no parameter have other bits in each filling."""
+
+    data: Array
+    known: Array
+    given: Array
+
+
+def gaps_between(parameters: Sequence[Parameter]) -> list[int]:
+    """The bytes of the parameter area that belong to no parameter, up to a multiple of 16 behind the last one."""
+    end = -(-max((p.offset + p.size for p in parameters), default=0) // 16) * 16
+    covered = {at for p in parameters for at in range(p.offset, p.offset + p.size)}
+    return [at for at in range(end) if at not in covered]
 
 
 def parameters_at(base: int) -> int:
@@ -822,6 +843,9 @@ class SourceFetch:
             return x ^ 1 if operand.inverted else x
         if operand.suffix == "H0_H0" and self.kind in "hg":
             x = x & 0xFFFF | x << 16
+        elif self.kind in ("X", "N", "Z"):
+            x = x if self.kind == "N" else x << 32 | x >> 32
+            x = x if self.kind == "X" else x ^ 1 << 63
         elif operand.suffix == "H1_H1" and self.kind in "hg":
             x = x >> 16 | x & 0xFFFF0000
         elif self.kind == "e":
@@ -871,10 +895,11 @@ def constant_word(launch: MachineLaunch, operand: Operand, size: int) -> int:
     """A word of a constant bank. Raises Unsupported for one whose contents are not known."""
     at = operand.offset
     if operand.bank == 0:
-        data, known = launch.bank
-        if at < 0 or at + size > len(data) or not known[at : at + size].all():
+        bank, places = launch.bank, slice(at, at + size)
+        if at < 0 or at + size > len(bank.data) or not bank.known[places].all():
             raise Unsupported(f"c[0x0][0x{at:x}]: what the driver keeps there is not known")
-        return int.from_bytes(data[at : at + size].tobytes(), "little")
+        launch.look_at(bank, places)
+        return int.from_bytes(bank.data[places].tobytes(), "little")
     held = launch.code.banks.get(operand.bank, b"")
     if at < 0 or at + size > len(held):
         raise Unsupported(f"c[0x{operand.bank:x}][0x{at:x}]: the cubin has no such constant")

@@ -56,6 +56,9 @@ SOURCES: Mapping[str, SourceKind] = {
     "a": SourceKind(32, "|", "raw", immediate="encoding"),  # a magnitude, whose sign the definition sees too
     "g": SourceKind(32, "|", "raw", _HALVES, immediate="encoding"),  # the same for a pair of halves
     "x": SourceKind(64, "-|", "f32x2", ("F32x2.HI_LO", "F32"), immediate="both"),  # F32: one number, in both halves
+    "X": SourceKind(64, "-|", "f32x2", ("F32x2.LO_HI",), immediate="none"),  # a pair of float32, exchanged
+    "N": SourceKind(64, "-", "f32x2", ("F32x2.HI_LO.NP",), immediate="none"),  # a pair, its upper number negated
+    "Z": SourceKind(64, "-", "f32x2", ("F32x2.LO_HI.NP",), immediate="none"),  # exchanged, then the upper one negated
     "k": SourceKind(32, suffixes=("", "H1"), immediate="none"),  # one half of a register: two bytes
     "y": SourceKind(32, suffixes=("", "B1", "B2", "B3"), immediate="none"),  # one byte of a register
     "v": SourceKind(32, immediate="encoding"),  # 32 bits as they are, whose immediates are written as floats
@@ -93,22 +96,26 @@ DESTINATIONS: Mapping[str, int] = {"R": 32, "R2": 64, "P": 1}
 
 @dataclass(frozen=True)
 class OperandShape:
-    """Kinds of operands, destinations first. unused: the number of PT before them: predicates that are not kept."""
+    """Kinds of operands, destinations first. unused: the number of PT before them: predicates that are not kept.
+
+    again: whether the last destination, a predicate, is written twice, and keeps what is written first.
+    """
 
     destinations: tuple[str, ...]
     sources: tuple[str, ...]
     unused: int = 0
+    again: bool = False
 
     @property
     def named(self) -> int:
-        """How many predicates are PT."""
-        return self.unused + sum(kind in ("PT", "!PT") for kind in self.sources)
+        """How many predicates are PT, or another one."""
+        return self.unused + self.again + sum(kind in ("PT", "!PT") for kind in self.sources)
 
     @classmethod
     def parse(cls, text: str) -> OperandShape:
-        """From `R,P = j,j,j`, or `PT,R = j,j`."""
+        """From `R,P = j,j,j`, or `PT,R = j,j`, or `R,P,again = j,j`."""
         left, right = (tuple(p.strip() for p in side.split(",") if p.strip()) for side in text.split("="))
-        return cls(tuple(k for k in left if k != "PT"), right, left.count("PT"))
+        return cls(tuple(k for k in left if k not in ("PT", "again")), right, left.count("PT"), "again" in left)
 
 
 @dataclass(frozen=True, eq=False)
@@ -269,6 +276,8 @@ def _operands(
             return None
         if kind == "R2" and operand.number > 0 and operand.number % 2:
             return None
+    if shape.again and (not operands or operand.number == 7 or operands.pop(0) != operand):
+        return None
     sources: list[tuple[str, Operand]] = []
     plain: dict[str, int] = {}
     for kind in shape.sources:
@@ -308,6 +317,8 @@ def _fits(kind: str, operand: Operand, uniform: bool) -> bool:
     if operand.absolute and "|" not in source.signs:
         return False
     if kind in ("a", "g") and not operand.absolute and operand.kind != "float":
+        return False
+    if kind in ("X", "N", "Z") and operand.number < 0:
         return False
     if kind == "V" and operand.kind != "float":
         return False

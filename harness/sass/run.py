@@ -16,7 +16,16 @@ from ptxdiff.emulator.limits import BLOCK_THREADS
 from ptxdiff.emulator.numeric.vectorise import Array
 from ptxdiff.sass.clusters import ClusterBlocks, checked, in_clusters
 from ptxdiff.sass.cubin import MachineCode, Parameter
-from ptxdiff.sass.machine import SCHEDULES, Computed, Machine, MachineLaunch, MachineStep, StepCode, prepared
+from ptxdiff.sass.machine import (
+    SCHEDULES,
+    Computed,
+    Machine,
+    MachineLaunch,
+    MachineStep,
+    StepCode,
+    gaps_between,
+    prepared,
+)
 from ptxdiff.sass.shared import reserved
 from ptxdiff.sass.tensor_maps import of_the_device
 from ptxdiff.sass.text import ScheduleDependence, Unsupported
@@ -212,12 +221,15 @@ def run_schedules(
     the first one (`LanesMeet`). For a kernel whose parts do the same work, on equal inputs. What they write must be
     equal; the caller looks at it.
     Bits that were never written are others in each part, and opposite in the first two. The buffers'
-    arrays are changed in place. Raises what `run_machine_code` raises, but for UndefinedBits and ScheduleDependence.
+    arrays are changed in place. Raises what `run_machine_code` raises; UndefinedBits and ScheduleDependence only for a
+    kernel whose parameters leave bytes between them or behind them (`gaps_between`): it runs as there.
     """
     buffers = buffers_of(parameters)
     if code.cluster is not None:
         raise Unsupported("a kernel in clusters runs in one schedule after the other")
     grid = (len(SCHEDULES) * copies, 1, 1)
+    if gaps_between(code.parameters):  # all parts would read the same bytes there
+        return run_machine_code(code, parameters, grid, block, limit=limit)
 
     def run(schedules: Sequence[str], *, private: bool) -> Ran:
         for number, buffer in enumerate(buffers):

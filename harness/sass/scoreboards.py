@@ -67,7 +67,7 @@ _BEFORE_LDS = frozenset({"ATOMS", "LDS", "SHFL"})
 """Opcodes whose results come before those of a later LDS. ptxas shows it: releases from 12.8 to 13.5 let LDS overwrite
 the result of SHFL without a wait, and 13.5 that of ATOMS. The other way round ptxas waits."""
 _NOTHING = frozenset({
-    "ACQBULK", "ARRIVES", "BAR", "BPT", "BRA", "BREAK", "BRX", "BSSY", "BSYNC", "CALL", "CCTL", "DEPBAR",
+    "ACQBULK", "ARRIVES", "BAR", "BPT", "BRA", "BREAK", "BRX", "BRXU", "BSSY", "BSYNC", "CALL", "CCTL", "DEPBAR",
     "ENDCOLLECTIVE", "ERRBAR", "EXIT", "FENCE", "JMP", "KILL", "LDGDEPBAR", "LDGSTS", "MEMBAR", "NANOSLEEP", "NOP",
     "PREEXIT", "RET", "UBLKCP", "UBLKPF", "UTMACCTL", "UTMALDG", "UTMAREDG", "UTMASTG", "UVIRTCOUNT", "WARPSYNC",
     "YIELD",
@@ -168,7 +168,7 @@ def _next(instruction: MachineInstruction, function: MachineFunction) -> list[in
     """Where the code goes on. A call returns behind itself; what it calls is checked on its own way too."""
     opcode, after = instruction.opcode, instruction.address + BYTES
     always = instruction.guard is None or (instruction.guard.number == 7 and not instruction.guard.inverted)
-    if opcode in ("EXIT", "RET", "KILL", "BRX", "JMX"):
+    if opcode in ("EXIT", "RET", "KILL", "BRX", "BRXU", "JMX"):
         return [] if always else [after]
     if opcode in ("BRA", "JMP", "CALL"):
         targets = [function.labels[o.name] for o in instruction.operands if o.name in function.labels]

@@ -88,6 +88,8 @@ def _change(kind: str, negated: bool, absolute: bool, inverted: bool, suffix: st
     extend = 64 - source.width if source.signed and source.width < 64 else 0
     if source.width == 1:
         return SourceChange(flip=int(operand.inverted))
+    if kind == "N":
+        return SourceChange(flip=1 << 63 ^ (_SIGNS["f32x2"] if operand.negated else 0))
     if kind == "x" and operand.suffix == "F32":
         start = SourceChange(times=1 << 32 | 1)
     elif kind in ("h", "g"):
@@ -98,7 +100,7 @@ def _change(kind: str, negated: bool, absolute: bool, inverted: bool, suffix: st
         start = SourceChange(31)
     elif kind == "y":
         start = SourceChange(8 * int(operand.suffix[1:] or 0), 0xFF)
-    elif kind == "S":
+    elif kind in ("S", "X", "Z"):
         return None
     else:
         start = SourceChange()

@@ -10,7 +10,7 @@ import pytest
 from ptxdiff.emulator import Buffer, TimeLimit, UndefinedBits
 from ptxdiff.sass import control, rows
 from ptxdiff.sass.cubin import MachineCode, Parameter
-from ptxdiff.sass.run import run_machine_code
+from ptxdiff.sass.run import run_machine_code, run_schedules
 from ptxdiff.sass.text import MachineFault, Unsupported
 from tests.support.sass.assembly import LOAD, STORE, plant, run, written
 
@@ -421,6 +421,92 @@ def test_what_lies_behind_a_narrow_last_parameter_is_undefined(mask: str, define
             run_machine_code(code, values, (1,), 32)
 
 
+GAPS = (Parameter(0, 8), Parameter(8, 4), Parameter(16, 2), Parameter(24, 8))
+"""Places of parameters with four bytes between the second and the third, and six between the third and the last."""
+
+
+def _with_gaps(body: str, target: str = "sm_80") -> np.ndarray:
+    """What 32 threads store that have the second parameter 0x11223344, the third 0x5566 and the last 7."""
+    output = np.zeros(32, np.uint32)
+    base = 0x160 if target == "sm_80" else 0x210
+    code = MachineCode("kernel", target, written(body), GAPS, base, {}, 0, 0)
+    values = [Buffer(output, "out", defined=False), 0x11223344, b"\x66\x55", 7]
+    run_machine_code(code, values, (1,), 32)
+    return output
+
+
+PLACE_OF_THREAD = """S2R R0, SR_TID.X
+MOV R1, 0x4
+IMAD.WIDE R2, R0, R1, c[0x0][0x160]
+"""
+READS_OF_GAPS = {
+    "an operand": "MOV R5, c[0x0][{at:#x}]",
+    "LDC": "LDC R5, c[0x0][{at:#x}]",
+    "LDC with a register": "MOV R6, {at:#x}\nLDC R5, c[0x0][R6]",
+    "ULDC": "ULDC UR4, c[0x0][{at:#x}]\nMOV R5, UR4",
+    "an operand of 64 bits": "IADD.64 R6, RZ, c[0x0][{pair:#x}]\nMOV R5, R7",
+    "LDC.64": "LDC.64 R6, c[0x0][{pair:#x}]\nMOV R5, R7",
+    "LDC.64 with a register": "MOV R8, {pair:#x}\nLDC.64 R6, c[0x0][R8]\nMOV R5, R7",
+}
+
+
+@pytest.mark.parametrize("read", READS_OF_GAPS)
+@pytest.mark.parametrize("at", [0x16C, 0x174])
+def test_what_lies_between_parameters_is_undefined(read: str, at: int) -> None:
+    body = READS_OF_GAPS[read].format(at=at, pair=at - 4)
+    with pytest.raises(UndefinedBits):
+        _with_gaps(f"{PLACE_OF_THREAD} {body} {STORE}")
+
+
+def test_two_undefined_words_between_parameters_are_not_equal() -> None:
+    """Their xor, and that of a word with itself shifted by a byte, is no constant."""
+    for second in ("MOV R5, c[0x0][0x174]", "SHF.R.U32.HI R5, RZ, 0x8, R4\nLOP3.LUT R4, R4, 0xff, RZ, 0xc0, !PT"):
+        body = f"MOV R4, c[0x0][0x16c]\n{second}\nLOP3.LUT R5, R4, R5, RZ, 0x3c, !PT"
+        with pytest.raises(UndefinedBits):
+            _with_gaps(f"{PLACE_OF_THREAD} {body} {STORE}")
+
+
+@pytest.mark.parametrize(("load", "register", "wanted"), [
+    ("LDC.64 R6, c[0x0][0x168]", "R6", 0x11223344),
+    ("MOV R8, 0x168\nLDC.64 R6, c[0x0][R8]", "R6", 0x11223344),
+    ("LDC.U16 R6, c[0x0][0x170]", "R6", 0x5566),
+    ("LDC.128 R8, c[0x0][0x170]", "R10", 7),
+    ("LDC.128 R8, c[0x0][0x170]\nLOP3.LUT R8, R8, 0xffff, RZ, 0xc0, !PT", "R8", 0x5566),
+])  # fmt: skip
+def test_a_wide_load_over_a_gap_may_be_used_in_part(load: str, register: str, wanted: int) -> None:
+    assert (_with_gaps(f"{PLACE_OF_THREAD} {load}\nMOV R5, {register} {STORE}") == wanted).all()
+
+
+@pytest.mark.parametrize(("offset", "defined"), [(8, True), (12, False), (16, False), (24, True)])
+def test_a_generic_address_reaches_undefined_bytes_between_parameters(offset: int, defined: bool) -> None:
+    body = f"""{PLACE_OF_THREAD.replace("0x160", "0x210")}
+    MOV R6, c[0x0][0x198]
+    MOV R7, c[0x0][0x19c]
+    LD.E R5, [R6.64+{offset:#x}] {STORE}"""
+    if defined:
+        assert (_with_gaps(body, "sm_90") == (0x11223344 if offset == 8 else 7)).all()
+    else:
+        with pytest.raises(UndefinedBits):
+            _with_gaps(body, "sm_90")
+
+
+def test_a_kernel_that_reads_no_gap_runs_once() -> None:
+    code = MachineCode(
+        "kernel", "sm_80", written(f"{PLACE_OF_THREAD} MOV R5, c[0x0][0x168] {STORE}"), GAPS, 0x160, {}, 0, 0
+    )
+    values = [Buffer(np.zeros(32, np.uint32), "out", defined=False), 1, b"\2\0", 7]
+    assert run_machine_code(code, values, (1,), 32).runs == 1
+
+
+def test_gaps_differ_between_the_parts_of_a_program() -> None:
+    """Programs run in all schedules at once, with one bank: each part of it would store the same undefined word."""
+    body = f"{PLACE_OF_THREAD} MOV R5, c[0x0][0x16c] {STORE}"
+    code = MachineCode("kernel", "sm_80", written(body), GAPS, 0x160, {}, 0, 0)
+    values = [Buffer(np.zeros(96, np.uint32), "out", defined=False), 1, b"\2\0", 7]
+    with pytest.raises(UndefinedBits):
+        run_schedules(code, values, 1, 32)
+
+
 def test_a_caller_is_returned_to() -> None:
     body = f"""{LOAD}
     MOV R8, 0x90
@@ -550,6 +636,57 @@ def test_each_lane_jumps_to_the_address_of_its_table_entry() -> None:
     for other in ("-0x10", "0x10"):
         with pytest.raises(Unsupported, match="BRX"):
             run(body.format(other), [WORDS])
+
+
+UNIFORM_TABLE = """
+R2UR UR4, R8
+USHF.L.U32 UR4, UR4, 0x2, URZ
+LDCU UR4, c[0x2][UR4]
+USHF.R.S32.HI UR5, URZ, 0x1f, UR4
+BSSY B0, `(.L_x_6)
+BRXU UR4 {}
+IADD3 R5, R5, 0x1, RZ
+IADD3 R5, R5, 0x10, RZ
+.L_x_6:
+BSYNC B0
+"""
+
+
+def _jumped(warps: list[int], before: str = "") -> list[int]:
+    """What each warp stores that jumps by an entry of a table: to the second sum for 0, to the first for 1."""
+    body = f"{LOAD} MOV R8, R4 \n MOV R5, RZ {before} {UNIFORM_TABLE} {STORE}"
+    after = next(i.address for i in written(body.format("-0x10")).instructions if i.opcode == "BRXU") + 16
+    words = np.repeat(np.array(warps, np.uint32), 32)
+    output = np.zeros(len(words), np.uint32)
+    values = [Buffer(output, "out", defined=False), Buffer(words, "in")]
+    places = (Parameter(0, 8), Parameter(8, 8))
+    banks = {2: np.array([after + 16, after], np.uint32).tobytes()}
+    code = MachineCode("kernel", "sm_80", written(body.format(hex(-after))), places, 0x160, banks, 0, 0)
+    run_machine_code(code, values, (1,), len(words))
+    assert all((output[32 * k : 32 * k + 32] == output[32 * k]).all() for k in range(len(warps)))
+    return output[::32].tolist()
+
+
+def test_each_warp_jumps_to_the_address_of_its_table_entry() -> None:
+    assert _jumped([0, 1, 1, 0]) == [0x10, 0x11, 0x11, 0x10]
+
+
+def test_a_jump_by_a_table_entry_of_another_warp_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted constant load that gives each warp the entry of the first one."""
+    write = control.Machine.write_uniform
+    monkeypatch.setattr(
+        control.Machine, "write_uniform", lambda m, kind, n, warps, value: write(m, kind, n, warps, value[0])
+    )
+    assert _jumped([0, 1, 1, 0]) != [0x10, 0x11, 0x11, 0x10]
+
+
+@pytest.mark.parametrize("text", [
+    "BRXU R4 -0x10", "BRX UR4 -0x10", "BRXU UR5 -0x10", "BRXU URZ -0x10", "BRXU UR4 0x10", "@P0 BRXU UR4 -0x10",
+    "LDCU UR4, c[0x2][R4]", "LDC R4, c[0x2][R4+UR4]", "LDCU UR4, c[0x2][UR4.X4]",
+])  # fmt: skip
+def test_other_jumps_by_tables_are_refused(text: str) -> None:
+    with pytest.raises(Unsupported):
+        run(f"{text} {STORE}", [WORDS])
 
 
 STACK = """

@@ -125,6 +125,19 @@ from tests.support.sass.assembly import LOAD, STORE, run, written
         ("VIMNMX.U16x2 R10, PT, PT, R8, R9, !PT", "VIMNMX.U16x2"),
         ("VIMNMX.S16x2 R10, PT, PT, R8, R9, PT", "VIMNMX.S16x2{.RELU}"),
         ("VIMNMX.U16x2 R10, P0, PT, R8, R9, !PT", "VIMNMX.kind+predicates"),
+        ("VIMNMX.U16x2 R10, P1, P1, R8, R9, !PT", "VIMNMX.kind+predicate"),
+        ("FADD2 R2, R2.F32x2.HI_LO, R4.F32x2.LO_HI", "FADD2.exchanged{.FTZ}{.rnd}"),
+        ("FADD2.FTZ.RZ R2, |R2|.F32x2.LO_HI, -UR4.F32x2.HI_LO", "FADD2.exchanged{.FTZ}{.rnd}"),
+        ("FADD2 R2, R2.F32x2.HI_LO, R4.F32", "FADD2{.FTZ}{.rnd}"),
+        ("FMUL2.RM R2, -R2.F32x2.HI_LO.NP, UR6.F32x2.HI_LO", "FMUL2.one_negated{.FTZ}{.rnd}"),
+        ("FMUL2.RP R2, R2.F32x2.LO_HI.NP, UR6.F32x2.HI_LO", "FMUL2.exchanged_and_negated{.FTZ}{.rnd}"),
+        ("FFMA2 R2, R2.F32x2.HI_LO, R4.F32x2.LO_HI, -UR6.F32x2.HI_LO.NP", "FFMA2.exchanged.one_negated{.FTZ}{.rnd}"),
+        ("FFMA2 R2, R2.F32x2.LO_HI.NP, UR6.F32x2.HI_LO, R8.F32x2.HI_LO.NP", "FFMA2.exchanged_and_negated{.FTZ}{.rnd}"),
+        ("F2FP.SATFINITE.E4M3.F16.UNPACK_B_MERGE_C R1, 1.5, RZ", "F2FP.SATFINITE{.RELU}.form.F16.UNPACK_B_MERGE_C#"),
+        ("UF2FP.SATFINITE.E5M2.F16.UNPACK_B_MERGE_C UR4, 1.5, URZ", "F2FP.SATFINITE{.RELU}.form.F16.UNPACK_B_MERGE_C#"),
+        ("F2FP.SATFINITE.E4M3.BF16.UNPACK_B_MERGE_C R1, 1.5, R3", "F2FP.SATFINITE.form{.RELU}.BF16.UNPACK_B_MERGE_C#"),
+        ("F2FP.E8.BF16.UNPACK_B_MERGE_C.RZ R1, 1.5, RZ", "F2FP{.SATFINITE}.E8.BF16.UNPACK_B_MERGE_C.rnd#"),
+        ("UIADD3.64 UR4, UPT, UPT, -UR4, URZ, URZ", "UIADD3.64-a"),
     ],
 )
 def test_instructions_find_their_rows(text: str, name: str) -> None:
@@ -161,6 +174,15 @@ def test_instructions_find_their_rows(text: str, name: str) -> None:
         "UIADD3.64.X UR4, UPT, UPT, UR4, UR6, URZ, UP0, UP1",
         "UF2FP.SATFINITE.E5M2.F16.UNPACK_B_MERGE_C UR4, UR5, RZ",
         "VIMNMX.S16x2.RELU R7, P0, P1, R0, R7, !PT",
+        "VIMNMX.S16x2.RELU R7, P0, P0, R0, R7, !PT",
+        "FADD2 R2, R2.F32x2.LO_LO, R4.F32x2.HI_LO",
+        "FADD2 R2, R2.F32x2.LO_HI, R5.F32x2.HI_LO",  # a pair of registers that begins at an odd number
+        "FADD2 R2, |R2|.F32x2.HI_LO.NP, R4.F32x2.HI_LO",  # which comes first
+        "FADD2 R2, R2.F32x2.HI_LO, R4.F32x2.HI_LO.PN",
+        "FADD2 R2, R2.F32x2.HI_LO, R4.F32.NP",
+        "UF2FP.SATFINITE.E4M3.F16.UNPACK_B_MERGE_C UR4, 1.5, UR5",
+        "UIADD3.64 UR4, UPT, UPT, -UR4, -UR6, URZ",
+        "SGXT.U32 R5, R5, c[0x1b][0x168]",  # ptxas writes that for the parameters, and drops the sign of szext.s32
         "QMUL4.E4M3x4.E2M1x4.E4M3x4 R1, R2.B3210, R3.B3210",  # codes of four bits have no bytes of their own
         "QMUL4.E4M3x4.E4M3x4.E4M3x4 R1, R2.B0123, R3.B3210",
         "QMUL4.E4M3x4.E4M3x4.E4M3x4 R1, -R2.B3210, R3.B3210",
@@ -207,7 +229,6 @@ def test_instructions_find_their_rows(text: str, name: str) -> None:
         "VIADD.ISAT R1, R2, R3",
         "DSETP.MAX.AND P0, P1, R2, R4, P2",  # how another predicate is joined
         "DSETP.MAX.OR P0, P1, R2, R4, PT",
-        "F2FP.SATFINITE.E4M3.F16.UNPACK_B_MERGE_C R1, 1.5, R3",
         "F2FP.S2_6.F32.PACK_AB_MERGE_C R1, R2, R3, R4",
         "F2FP.SATFINITE.S2_6.F32.PACK_AB_MERGE_C.RZ R1, R2, R3, R4",
         "F2FP.SATFINITE.MERGE_C R1, R2, R3",  # the upper half of the third operand

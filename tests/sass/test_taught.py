@@ -12,14 +12,14 @@ from ptxdiff.emulator.isa.approximate_half import ex2_half
 from ptxdiff.emulator.isa.convert_float import cvt_f16x2_f32
 from ptxdiff.emulator.isa.convert_integer import cvt_f32_integer
 from ptxdiff.emulator.isa.convert_integral import cvt_integer_f32
-from ptxdiff.emulator.isa.convert_narrow import cvt_narrow_f16x2, cvt_narrow_f32
-from ptxdiff.emulator.isa.convert_scale import cvt_s2f6x2_bf16x2_scaled, cvt_s2f6x2_f32_scaled
+from ptxdiff.emulator.isa.convert_narrow import cvt_narrow_bf16x2, cvt_narrow_f16x2, cvt_narrow_f32
+from ptxdiff.emulator.isa.convert_scale import cvt_s2f6x2_bf16x2_scaled, cvt_s2f6x2_f32_scaled, cvt_ue8m0x2_bf16x2
 from ptxdiff.emulator.isa.convert_stochastic import cvt_bf16x2_f32_rs
-from ptxdiff.emulator.isa.float32 import add_f32, mul_f32
+from ptxdiff.emulator.isa.float32 import add_f32, add_f32x2, mul_f32, mul_f32x2
 from ptxdiff.emulator.isa.float_extremes import max_halves
 from ptxdiff.emulator.isa.logic import by_table
 from ptxdiff.emulator.isa.modifiers import RN, RZ
-from ptxdiff.emulator.numeric.bits import below64, clz64, shr64, sign_extend, wrap64
+from ptxdiff.emulator.numeric.bits import below64, clz64, shl64, shr64, sign_extend, wrap64
 from ptxdiff.emulator.text.types import NARROW
 from ptxdiff.sass import rows
 from ptxdiff.triton.targets import assembler, probe, tool
@@ -387,6 +387,21 @@ def test_min_and_max_of_float64_are_taught_whatever_is_chosen_of_equal_numbers()
         ("sm_120a", "add.sat.u16x2", "VIADD", "VIADD.16x2.ISAT", "_one_word"),
         ("sm_120a", "max.relu.s8x4", "VIMNMX", "VIMNMX.S8x4.RELU", "_negative_bytes"),
         ("sm_80", "cvt.rn.satfinite.f16x2.f32", "F2FP", "F2FP.SATFINITE{.RELU}.PACK_AB{.rnd}", "_with_infinities"),
+        (TARGET, "max.s16x2 with the lower predicate", "VIMNMX", "VIMNMX.kind+predicate", "_upper_predicate"),
+        ("sm_100a", "min.u16x2 with the lower predicate", "VIMNMX", "VIMNMX.kind+predicate", "_upper_predicate"),
+        ("sm_100a", "add.rn.f32x2 of another exchanged", "FADD2", "FADD2.exchanged{.FTZ}{.rnd}", "_exchanged_sums"),
+        ("sm_100a", "mul.rn.f32x2 of w, c, c 0xC0490FDB3F8CCCCD", "FMUL2", "FMUL2.one_negated{.FTZ}{.rnd}",
+         "_upper_sign_kept"),
+        ("sm_100a", "mul.rn.f32x2 exchanged of w, c, c 0x3FB504F3BF317218", "FMUL2",
+         "FMUL2.exchanged_and_negated{.FTZ}{.rnd}", "_upper_sign_kept"),
+        ("sm_100a", "add.rz.f32x2 exchanged of w, c, c 0x3FB504F3BF317218", "FADD2",
+         "FADD2.exchanged.one_negated{.FTZ}{.rnd}", "_exchanged_sums"),
+        ("sm_90a", "e4m3x2 of f16x2 0xC2F77B81", "F2FP", "F2FP.SATFINITE{.RELU}.form.F16.UNPACK_B_MERGE_C#",
+         "_other_code"),
+        ("sm_100a", "e5m2x2 of bf16x2 0xC2F77B81 and another", "F2FP",
+         "F2FP.SATFINITE.form{.RELU}.BF16.UNPACK_B_MERGE_C#", "_merged_below"),
+        ("sm_100a", "ue8m0x2 by rz of bf16x2 0xC2F77B81", "F2FP", "F2FP{.SATFINITE}.E8.BF16.UNPACK_B_MERGE_C.rnd#",
+         "_exchanged_codes"),
     ],
 )  # fmt: skip
 def test_a_sequence_settles_where_a_row_puts_its_bits(
@@ -399,6 +414,32 @@ def test_a_sequence_settles_where_a_row_puts_its_bits(
     plant_definition(monkeypatch, opcode, name, globals()[mistake])
     again, _ = _teach([sequence], target)
     assert any(lesson.differed for form, lesson in again.items() if form.split(" ")[0] == name)
+
+
+def _upper_predicate(a: int, b: int, c: int, kind: int, result: int) -> int:
+    x, y = (sign_extend(a, 16), sign_extend(b, 16)) if kind else (a & 0xFFFF, b & 0xFFFF)
+    z, w = (sign_extend(a >> 16, 16), sign_extend(b >> 16, 16)) if kind else (a >> 16, b >> 16)
+    if result == 1:
+        return (1 if z <= w else 0) if c else (1 if z >= w else 0)
+    return ((min(z, w) if c else max(z, w)) & 0xFFFF) << 16 | (min(x, y) if c else max(x, y)) & 0xFFFF
+
+
+def _exchanged_sums(a: int, b: int, rnd: int, ftz: int) -> int:
+    total = add_f32x2(a, b, rnd, ftz)
+    return shl64(total, 32) | shr64(total, 32)
+
+
+def _upper_sign_kept(a: int, b: int, rnd: int, ftz: int) -> int:
+    return mul_f32x2(a ^ shl64(1, 63), b, rnd, ftz)
+
+
+def _merged_below(a: int, c: int, relu: int, form: int) -> int:
+    return (cvt_narrow_bf16x2(a, RN, relu, 0, form) & 0xFFFF) << 16 | c & 0xFFFF
+
+
+def _exchanged_codes(a: int, rnd: int, satfinite: int) -> int:
+    codes = cvt_ue8m0x2_bf16x2(a, rnd, satfinite)
+    return (codes & 0xFF) << 8 | codes >> 8 & 0xFF
 
 
 def _carry_to_the_high_word(a: int, b: int, c: int, d: int) -> int:
@@ -500,6 +541,7 @@ def _with_infinities(a: int, b: int, rnd: int, relu: int) -> int:
         ("carry of mul.lo.u64 and sub to mul.hi.u64", "UIADD3", "UIADD3.64-b", "_sum_without_carry"),
         ("carry of mul.lo.u64 and sub to mul.hi.u64", "UIADD3", "UIADD3.64.X", "_sum_that_takes_no_carry"),
         ("carry of mul.lo.u64 and sub of bits to mul.hi.u64", "UIADD3", "UIADD3.64-b", "_borrow_of_zero"),
+        ("a chosen neg.s64 between others", "UIADD3", "UIADD3.64-a", "_sum_of_words"),
         ("two e5m2x2 from f16x2", "UF2FP", "F2FP.SATFINITE{.RELU}.form.F16.UNPACK_B_MERGE_C", "_other_code"),
     ],
 )

@@ -81,6 +81,7 @@ def _instruction(row: InstructionRow, shape: OperandShape, chosen: int) -> Machi
     operands = [Operand("P", 7) for _ in range(shape.unused)]
     for place, kind in enumerate(shape.destinations):
         operands.append(Operand("P", place) if kind == "P" else Operand("R", 2 * ((chosen + place) % 3)))
+    operands += operands[-1:] if shape.again else []
     for place, kind in enumerate(shape.sources):
         operands += _source(kind, place, chosen)
     guard = [None, Operand("P", 3), Operand("P", 3, inverted=True)][chosen % 3]

@@ -618,3 +618,41 @@ def f2fp_s2f6_bf16(a: int, c: int, relu: int) -> int:
 def f2fp_unpacked_s2f6(a: int, s: int, relu: int, satfinite: int) -> int:
     """Two s2f6 with two scales as bfloat16."""
     return cvt_bf16x2_s2f6x2_scaled(a, s, relu, satfinite)
+
+
+# Of a constant pair, which nvdisasm writes as one float.
+
+
+@row("F2FP.SATFINITE{.RELU}.form.F16.UNPACK_B_MERGE_C", "R = V,RZ", form=_PAIRS, uniform=True,
+     label="F2FP.SATFINITE{.RELU}.form.F16.UNPACK_B_MERGE_C#")  # fmt: skip
+def f2fp_narrow_f16_constant(a: int, relu: int, form: int) -> int:
+    """Two float16 as narrow numbers."""
+    return cvt_narrow_f16x2(a, RN, relu, 0, form) & 0xFFFF
+
+
+@row("F2FP.SATFINITE{.RELU}.form.BF16.UNPACK_B_MERGE_C", "R = V,RZ", form=_PAIRS, uniform=True,
+     label="F2FP.SATFINITE{.RELU}.form.BF16.UNPACK_B_MERGE_C#")  # fmt: skip
+def f2fp_narrow_bf16_constant(a: int, relu: int, form: int) -> int:
+    """Two bfloat16 as narrow numbers."""
+    return cvt_narrow_bf16x2(a, RN, relu, 0, form) & 0xFFFF
+
+
+@row("F2FP.SATFINITE.form{.RELU}.F16.UNPACK_B_MERGE_C", "R = V,r", form=_MERGED,
+     label="F2FP.SATFINITE.form{.RELU}.F16.UNPACK_B_MERGE_C#")  # fmt: skip
+def f2fp_merged_f16_constant(a: int, c: int, relu: int, form: int) -> int:
+    """Two float16 as narrow numbers. The lower half of the second operand fills the upper half."""
+    return (cvt_narrow_f16x2(a, RN, relu, 0, form) & 0xFFFF) | (c & 0xFFFF) << 16
+
+
+@row("F2FP.SATFINITE.form{.RELU}.BF16.UNPACK_B_MERGE_C", "R = V,r", form=_MERGED,
+     label="F2FP.SATFINITE.form{.RELU}.BF16.UNPACK_B_MERGE_C#")  # fmt: skip
+def f2fp_merged_bf16_constant(a: int, c: int, relu: int, form: int) -> int:
+    """Two bfloat16 as narrow numbers. The lower half of the second operand fills the upper half."""
+    return (cvt_narrow_bf16x2(a, RN, relu, 0, form) & 0xFFFF) | (c & 0xFFFF) << 16
+
+
+@row("F2FP{.SATFINITE}.E8.BF16.UNPACK_B_MERGE_C.rnd", "R = V,RZ", rnd={"RZ": RZ, "RP": RP},
+     label="F2FP{.SATFINITE}.E8.BF16.UNPACK_B_MERGE_C.rnd#")  # fmt: skip
+def f2fp_e8_bf16_constant(a: int, rnd: int, satfinite: int) -> int:
+    """Two bfloat16 as powers of two (ue8m0)."""
+    return cvt_ue8m0x2_bf16x2(a, rnd, satfinite)

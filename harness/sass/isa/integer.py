@@ -741,6 +741,21 @@ def imnmx_halves_predicates(a: int, b: int, c: int, kind: int, result: int) -> i
     return ((z if high else w) & 0xFFFF) << 16 | (x if low else y) & 0xFFFF
 
 
+@row("VIMNMX.kind", "R,P,again = u,u,p", kind={"S16x2": 1, "U16x2": 0}, label="VIMNMX.kind+predicate")
+def imnmx_halves_predicate(a: int, b: int, c: int, kind: int, result: int) -> int:
+    """As `imnmx_halves_predicates`, with one register for both predicates: it keeps that of the lower half.
+
+    ptxas from 12.8 to 13.5 writes so where the lower half's predicate is used and the upper one's is not.
+    """
+    x, y = (sign_extend(a, 16), sign_extend(b, 16)) if kind else (a & 0xFFFF, b & 0xFFFF)
+    z, w = (sign_extend(a >> 16, 16), sign_extend(b >> 16, 16)) if kind else (a >> 16, b >> 16)
+    low = x <= y if c else x >= y
+    high = z <= w if c else z >= w
+    if result == 1:
+        return 1 if low else 0
+    return ((z if high else w) & 0xFFFF) << 16 | (x if low else y) & 0xFFFF
+
+
 # Sums of 64 bits in uniform registers. What `control.UniformSum64` runs has no row.
 
 
@@ -756,6 +771,13 @@ def uiadd3_64_difference(a: int, b: int, result: int) -> int:
     """The difference of two 64-bit numbers, and its carry: 1 unless it borrows. The second operand comes negated."""
     total = wrap64(a + b)
     return total if result == 0 else (1 if b == 0 or below64(total, a) else 0)
+
+
+@row("UIADD3.64", "R2,P = PT,-q,Q,RZ", label="UIADD3.64-a")
+def uiadd3_64_difference_of_the_second(a: int, b: int, result: int) -> int:
+    """The difference of two 64-bit numbers, and its carry: 1 unless it borrows. The first operand comes negated."""
+    total = wrap64(a + b)
+    return total if result == 0 else (1 if a == 0 or below64(total, b) else 0)
 
 
 @row("UIADD3.64.X", "R2 = PT,PT,w,w,RZ,p,!PT")

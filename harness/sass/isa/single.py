@@ -6,6 +6,9 @@ model.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import product
+
 from ptxdiff.emulator.isa.approximate64 import rcp_approx_f64, rsqrt_approx_ftz_f64
 from ptxdiff.emulator.isa.approximate_half import ex2_half, tanh_half
 from ptxdiff.emulator.isa.compare import combine
@@ -227,3 +230,24 @@ def fhfma(a: int, b: int, c: int, type: int, rnd: int, sat: int) -> int:
 def mufu_ex2_halves(a: int, type: int) -> int:
     """About 2**a in each half."""
     return ex2_half(a >> 16, type) << 16 | ex2_half(a & 0xFFFF, type)
+
+
+# Pairs of which the halves are exchanged, or one number is negated, come so to the definition.
+
+
+_CHANGED = {"X": ".exchanged", "N": ".one_negated", "XN": ".exchanged.one_negated", "XNZ": ".exchanged_and_negated"}
+"""Kinds of pairs, the last of which must occur (of two kinds both), and what they add to the label of a row."""
+
+
+def _of_changed_pairs(name: str, count: int, definition: Callable[..., int]) -> None:
+    for kinds, label in _CHANGED.items():
+        needed = {kinds[-1]} if len(kinds) > 2 else set(kinds)
+        every = (pairs for pairs in product("x" + kinds, repeat=count) if needed <= set(pairs))
+        shapes = [f"R2 = {','.join(pairs)}" for pairs in every]
+        pattern, more = f"{name}{{.FTZ}}{{.rnd}}", f"{name}{label}{{.FTZ}}{{.rnd}}"
+        row(pattern, *shapes, rnd=ROUNDINGS, label=more)(definition)
+
+
+_of_changed_pairs("FADD2", 2, fadd2)
+_of_changed_pairs("FMUL2", 2, fmul2)
+_of_changed_pairs("FFMA2", 3, ffma2)
