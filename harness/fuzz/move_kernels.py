@@ -192,4 +192,3 @@ def taught(target: str, by: Ptxas, lessons: teaching.MoveLessons) -> list[str]:
                 differing.append(f"{target} {kernel.name} of {scalar:#x} by {by.label}")
             lessons.note(ran, f"{kernel.name} {scalar:#x} -O{by.choice.level}", agreed=same)
     return differing
-

@@ -1,10 +1,10 @@
 """Run on the GPU here the machine code that the interpreter ran: `python tests/gpu/machine_code.py record|run ...`.
 
 `record WHAT FILE` needs no GPU. It assembles kernels for a target, runs their machine code on the CPU, and keeps
-cubins, arguments and results in a file. WHAT is `forms`, `sequences` or `moves` (which teach the table of machine code),
-`programs` (random ones, at -O0 and -O3 by each --ptxas), `findings` (folders that `ptxdiff fuzz` wrote, or a list such
-as `tests/fuzz/ptxas_faults.json`), `doubts` (instructions whose bits only hardware can tell), `catalogue` (the
-kernels of case files; give pytest's arguments), or `tests` (kernels of the tests of machine code).
+cubins, arguments and results in a file. WHAT is `forms`, `sequences` or `moves` (which teach the table of machine
+code), `programs` (random ones, at -O0 and -O3 by each --ptxas), `findings` (folders that `ptxdiff fuzz` wrote, or a
+list such as `tests/fuzz/ptxas_faults.json`), `doubts` (instructions whose bits only hardware can tell), `catalogue`
+(the kernels of case files; give pytest's arguments), or `tests` (kernels of the tests of machine code).
 `run FILE...` launches all of it on the GPU, prints what differs, and with --write adds `confirmed` to the ledger.
 """
 
@@ -77,8 +77,9 @@ def record_moves(recorder, args):
             for scalar in SCALARS:
                 output = np.zeros((WARP, WORDS), np.uint32)
                 try:
-                    recorder.run(f"{kernel.name} of {scalar:#x} by {one.label}", args.what, args.target, done.cubin,
-                                 codes[f"k{number}"], kernel.values(output, scalar), (1,), WARP, limit=LIMIT)  # fmt: skip
+                    name, code = f"{kernel.name} of {scalar:#x} by {one.label}", codes[f"k{number}"]
+                    values = kernel.values(output, scalar)
+                    recorder.run(name, args.what, args.target, done.cubin, code, values, (1,), WARP, limit=LIMIT)
                 except PtxError as error:
                     left[reason(error)] += 1
     return left
