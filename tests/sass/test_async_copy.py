@@ -9,6 +9,7 @@ from ptxdiff import run_ptx
 from ptxdiff.sass import async_copy
 from ptxdiff.sass.text import MachineFault, Unsupported
 from ptxdiff.triton.targets import probe
+from tests.support.sampling import mixed
 from tests.support.sass.assembly import run
 from tests.support.sass.modules import run_one
 
@@ -109,9 +110,9 @@ def stored(name: str, target: str, level: str, change: tuple[str, str] = ("", ""
     return y
 
 
-@pytest.mark.parametrize("opt", [0, 3])
-@pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
-@pytest.mark.parametrize("name", ["copies", "handed", "arrive more"])
+@pytest.mark.parametrize(
+    ("name", "target", "opt"), mixed(["copies", "handed", "arrive more"], ["sm_90a", "sm_100a"], [0, 3], of=2)
+)
 def test_machine_code_gives_the_bits_of_the_ptx(name: str, target: str, opt: int) -> None:
     wanted = stored(name, target, "ptx")
     assert len(np.unique(wanted)) > 8
