@@ -20,7 +20,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, reduce
 from typing import Any
 
 import numpy as np
@@ -111,46 +111,80 @@ class _Code:
         digits = (1 << of.exponent + of.fraction) - 1
         return size, minus, power, b.icmp_signed(">=", b.and_(code, _all(digits)), _all(_least_special(of)))
 
-    def truncated(self, total: Any, last: Any, kept: int) -> Any:
-        """`tensorcore._encode` into float32, of <16 x i64> totals below 2^40, as <16 x i32>."""
-        b, (size, minus, unit) = self.b, self.unit(total, last, 23, -149)
+    def truncated(self, total: Total, last: Any, kept: int) -> Any:
+        """`tensorcore._encode` into float32, of totals below 2^40 or 2^32 (see `Total`), as <16 x i32>."""
+        b, of, unit = self.b, total.of, self.unit(total, last, 23, -149)
         shift = b.sub(unit, last)
-        size = b.shl(size, self.max(b.sub(_long(0), shift), _long(0)))
-        whole = b.lshr(size, self.min(self.max(shift, _long(0)), _long(63)))
-        whole = b.and_(whole, _long(-(1 << 23 - kept)))
-        return self.packed(whole, unit, minus, size, 23, -149, 0x7F800000, 31)
+        size = b.shl(total.size, self.max(b.sub(of(0), shift), of(0)))
+        # Terms alone are below 2^31. c makes them more only if its exponent, which is at least -126, is about theirs:
+        # then the shift is at most 8. So a shift by 31 has the result of one by more.
+        whole = b.lshr(size, self.min(self.max(shift, of(0)), of(total.bits - 1)))
+        return self.packed(b.and_(whole, of(-(1 << 23 - kept))), unit, total, 23, -149, 0x7F800000, 31)
 
-    def rounded(self, total: Any, last: Any) -> Any:
-        """`tensorcore._encode` into float16, rounded to nearest even."""
-        b, (size, minus, unit) = self.b, self.unit(total, last, 10, -24)
+    def rounded(self, total: Total, last: Any) -> Any:
+        """`tensorcore._encode` into float16, rounded to nearest even, of totals below 2^40 or 2^30."""
+        b, of, unit = self.b, total.of, self.unit(total, last, 10, -24)
         shift = b.sub(unit, last)
-        size = b.shl(size, self.max(b.sub(_long(0), shift), _long(0)))
-        down = self.min(self.max(shift, _long(0)), _long(62))
+        size = b.shl(total.size, self.max(b.sub(of(0), shift), of(0)))
+        # So far down, no total reaches the middle.
+        down = self.min(self.max(shift, of(0)), of(62 if total.bits == 64 else 31))
         whole = b.lshr(size, down)
-        middle = b.lshr(b.shl(_long(1), down), _long(1))
-        rest = b.add(b.sub(size, b.shl(whole, down)), b.and_(whole, _long(1)))
-        up = b.and_(b.icmp_signed(">", rest, middle), b.icmp_signed(">", down, _long(0)))
-        return self.packed(b.add(whole, b.zext(up, _LONGS)), unit, minus, size, 10, -24, 0x7C00, 15)
+        middle = b.lshr(b.shl(of(1), down), of(1))
+        rest = b.add(b.sub(size, b.shl(whole, down)), b.and_(whole, of(1)))
+        up = b.and_(b.icmp_signed(">", rest, middle), b.icmp_signed(">", down, of(0)))
+        return self.packed(b.add(whole, b.zext(up, total.size.type)), unit, total, 10, -24, 0x7C00, 15)
 
-    def unit(self, total: Any, last: Any, fraction: int, least: int) -> tuple[Any, Any, Any]:
-        """The totals' magnitudes and signs, and the exponent of the last bit of each result."""
+    def unit(self, total: Total, last: Any, fraction: int, least: int) -> Any:
+        """The exponent of the last bit of each result."""
         b = self.b
-        minus = b.ashr(total, _long(63))
-        size = b.sub(b.xor(total, minus), minus)
-        # The exponent of a float64, which is exact here, is the place of the leading one.
-        exponent = b.lshr(b.bitcast(b.sitofp(size, _DOUBLES), _LONGS), _long(52))
-        return size, minus, self.max(b.add(last, b.sub(exponent, _long(1023 + fraction))), _long(least))
+        # The exponent of a float64, which is exact here, is the place of the leading one. A float32 rounds a magnitude
+        # that begins with 25 ones up to the next power of two; with that unit, its code is the same.
+        if total.bits == 64:
+            exponent = b.lshr(b.bitcast(b.sitofp(total.size, _DOUBLES), _LONGS), _long(52))
+            place = b.sub(exponent, _long(1023))
+        else:
+            exponent = b.lshr(b.bitcast(b.sitofp(total.size, _FLOATS), _INTS), _all(23))
+            place = b.select(b.icmp_signed("<", total.size, _all(0)), _all(31), b.sub(exponent, _all(127)))
+        return self.max(b.add(last, b.sub(place, total.of(fraction))), total.of(least))
 
     def packed(
-        self, whole: Any, unit: Any, minus: Any, size: Any, fraction: int, least: int, infinity: int, sign: int
-    ) -> Any:
+        self, whole: Any, unit: Any, total: Total, fraction: int, least: int, infinity: int, sign: int
+    ) -> Any:  # fmt: skip
         """The codes of significands, with their leading one, in units."""
-        b = self.b
-        code = b.add(b.shl(b.sub(unit, _long(least)), _long(fraction)), whole)
-        code = self.min(code, _long(infinity))
-        none = b.or_(b.icmp_signed("==", size, _long(0)), b.icmp_signed("==", code, _long(0)))
-        code = b.or_(code, b.and_(minus, _long(1 << sign)))
-        return b.trunc(b.select(none, _long(0), code), _INTS)
+        b, of = self.b, total.of
+        # More than the greatest exponent gives an infinity, too, and the code stays below 2^31.
+        exponent = self.min(b.sub(unit, of(least)), of((infinity >> fraction) - 1))
+        code = self.min(b.add(b.shl(exponent, of(fraction)), whole), of(infinity))
+        none = b.or_(b.icmp_signed("==", total.size, of(0)), b.icmp_signed("==", code, of(0)))
+        code = b.select(none, of(0), b.or_(code, b.and_(total.minus, of(1 << sign))))
+        return code if total.bits == 32 else b.trunc(code, _INTS)
+
+    def total(self, terms: Any, size_of_c: Any, minus_c: Any) -> Total:
+        """The sum of the terms and of c, all vectors of integers of the same bits."""
+        b, bits = self.b, size_of_c.type.element.width
+        c = b.sub(b.xor(size_of_c, minus_c), minus_c)
+        both = b.add(terms, c)
+        # The sign of a sum that wraps is that of both.
+        negative = both if bits == 64 else b.or_(b.and_(terms, c), b.and_(b.xor(terms, c), both))
+        of = _all if bits == 32 else _long
+        minus = b.ashr(negative, of(bits - 1))
+        return Total(b.sub(b.xor(both, minus), minus), minus, bits)
+
+
+@dataclass(frozen=True)
+class Total:
+    """Sums of all terms: magnitudes and signs (0 or -1), vectors of integers of 32 or 64 bits.
+
+    32 are four times as fast with AVX2, which knows few operations on 64. A magnitude may have all of them.
+    """
+
+    size: Any
+    minus: Any
+    bits: int
+
+    def of(self, value: int) -> Any:
+        """A vector of such integers, with the same value in all lanes."""
+        return _all(value) if self.bits == 32 else _long(value)
 
 
 def _least_special(of: Float) -> int:
@@ -208,8 +242,10 @@ def _multiplication(
     tiles x rows x columns of vectors. special: an int32 for each tile, not 0 if c has a special code. shape: rows,
     columns.
     """
-    code = _Code(10)
+    code, half = _Code(10), d_type.fraction == 10
     b, real = code.b, _DOUBLES if wide else _FLOATS
+    # Each term is below 2^(fraction + 2), and c below half of that; see `truncated` and `rounded`.
+    narrow = (terms << 2) + 2 << fraction <= 1 << 30 if half else terms <= _CHUNK and terms << fraction + 2 <= 1 << 31
     rows, columns = (b.load(code.place(9, ir.Constant(_I64, i), _I64), typ=_I64) for i in (0, 1))
 
     def tile(t: Any) -> None:
@@ -248,18 +284,22 @@ def _multiplication(
                     scale = b.shl(b.sub(_all(fraction + 127), code.max(top, _all(-90))), _all(23))
                 scale = b.bitcast(scale, real)
                 up = b.sub(_all(fraction - c_type.fraction), b.sub(top, power))
-                part = b.shl(b.zext(size, _LONGS), b.sext(code.max(up, _all(0)), _LONGS))
-                down = code.min(code.max(b.sub(_all(0), up), _all(0)), _all(63))
-                part, negative = b.lshr(part, b.sext(down, _LONGS)), b.sext(minus, _LONGS)
-                total = b.sub(b.xor(part, negative), negative)
+                down = code.min(code.max(b.sub(_all(0), up), _all(0)), _all(31 if narrow else 63))
+                up = code.max(up, _all(0))
+                if not narrow:
+                    size, up, down, minus = (b.sext(x, _LONGS) for x in (size, up, down, minus))
+                of_c = b.lshr(b.shl(size, up), down)
+                chunks = []
                 for chunk in range(0, terms, _CHUNK):
                     some = _all(0)
                     for q in range(chunk, min(chunk + _CHUNK, terms)):
                         product = b.fmul(of_a(3, at_a[q], real), code.vector(6, at_b[q], real))
                         some = b.add(some, b.fptosi(b.fmul(product, scale), _INTS))
-                    total = b.add(total, b.sext(some, _LONGS))
-                last = b.sext(b.sub(top, _all(fraction)), _LONGS)
-                half = d_type.fraction == 10
+                    chunks.append(some if narrow else b.sext(some, _LONGS))
+                total = code.total(reduce(b.add, chunks), of_c, minus)
+                last = b.sub(top, _all(fraction))
+                if not narrow:
+                    last = b.sext(last, _LONGS)
                 code.set(0, at_c, code.rounded(total, last) if half else code.truncated(total, last, kept))
 
             code.loop(columns, column)

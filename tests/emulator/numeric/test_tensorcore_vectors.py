@@ -90,6 +90,44 @@ def test_bits_are_those_of_the_definition(model: Model, types: tuple[str, str, s
         hold(model, types, tiles, m, n, model.terms + more)
 
 
+@pytest.mark.parametrize(
+    ("model", "types"), [*SAMPLE, (MODELS["Ampere"]["f16"], ("f32", "f16", "f16", "f32"))],
+    ids=lambda x: "-".join(x) if isinstance(x, tuple) else "",
+)  # fmt: skip
+def test_the_greatest_sums(model: Model, types: tuple[str, str, str, str]) -> None:
+    """All terms and c have the greatest significand and one sign; and exponents down to those that vanish beside them.
+
+    So a sum needs all bits that integers of the vectors have, and a shift is as far as it can be.
+    """
+    shapes = ((1024, 1, model.terms), (1024, model.terms, 16), (1024, 1, 16))
+    found = []
+    for kind, shape, bit in zip(types[1:], shapes, (1, 2, 4), strict=True):
+        of, tile = FLOATS[kind], np.arange(1024)[:, None, None]
+        most = (1 << of.exponent) - (2 if of.special == 2 else 1)
+        field = np.array([most, most // 2, most // 2 - 1, 1, 0])[tile // 8 % 5 if bit < 4 else tile // 40 % 5]
+        field = np.maximum(field + (tile // 200 if bit == 4 and of.exponent == 8 else 0), 0) % (most + 1)
+        low = (1 << of.fraction) - (2 if of.special == 1 else 1)
+        code = field << of.fraction | low | ((tile & bit) != 0) << of.exponent + of.fraction
+        found.append((np.broadcast_to(code, shape) << of.ignored).astype(np.uint32))
+    a, b, c = found
+    np.testing.assert_array_equal(tensorcore_vectors.dot(a, b, c, types, model), tensorcore.dot(a, b, c, types, model))
+
+
+@pytest.mark.parametrize("kind", ["f16", "bf16", "tf32"])
+@pytest.mark.parametrize("generation", ["Ampere", "Hopper"])
+def test_sums_that_a_float32_would_round_up(generation: str, kind: str) -> None:
+    """All bits of a sum are ones, more than a float32 has. c, which has the first of them, is the result."""
+    model, of = MODELS[generation]["tf32" if kind == "tf32" else "f16"], FLOATS[kind]
+    small = (of.bias - 12) << of.fraction
+    a, b = np.zeros((2, 1, model.terms), np.uint32), np.zeros((2, model.terms, 16), np.uint32)
+    a[:, :, 0], b[:, 0] = (small | 1 << of.fraction - 1) << of.ignored, small << of.ignored
+    a[1] |= np.uint32(1 << of.exponent + of.fraction + of.ignored)
+    c = np.broadcast_to(np.array([0x3FFFFFFF, 0xBFFFFFFF], np.uint32)[:, None, None], (2, 1, 16)).copy()
+    types = ("f32", kind, kind, "f32")
+    np.testing.assert_array_equal(tensorcore_vectors.dot(a, b, c, types, model), c)
+    np.testing.assert_array_equal(tensorcore.dot(a, b, c, types, model), c)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(FORMS)))
 def test_bits_of_every_model_and_format(number: int) -> None:

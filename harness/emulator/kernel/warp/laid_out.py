@@ -54,18 +54,25 @@ def _scatter_code(codes: Array, place: Array, each: Any, width: Any, tiles: Any,
     positions = registers.shape[0] * 32 * each
     for group in range(registers.shape[1] // (32 * tiles)):
         for row in range(registers.shape[0]):
+            first = group * tiles * 32
+            if each == 1 and tiles == 16:  # a loop over neighbours in codes, of known length: 2.5 times as fast
+                for lane in range(32):
+                    at = (group * positions + place[row * 32 + lane]) * 16
+                    for tile in range(16):
+                        registers[row, first + tile * 32 + lane] = codes[at + tile]
+                continue
             for tile in range(tiles):
                 if each == 1:  # a loop of its own, which is five times as fast
                     for lane in range(32):
                         at = group * positions + place[row * 32 + lane]
-                        registers[row, (group * tiles + tile) * 32 + lane] = codes[at * tiles + tile]
+                        registers[row, first + tile * 32 + lane] = codes[at * tiles + tile]
                     continue
                 for lane in range(32):
                     word = 0
                     for part in range(each):
                         at = place[(row * 32 + lane) * each + part]
                         word |= codes[(group * positions + at) * tiles + tile] << (part * width)
-                    registers[row, (group * tiles + tile) * 32 + lane] = word
+                    registers[row, first + tile * 32 + lane] = word
 
 
 def _kinds_of_gather(t: Any) -> tuple[Any, ...]:
