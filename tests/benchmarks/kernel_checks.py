@@ -7,6 +7,8 @@ OTHER is the folder of another checkout, such as one before a change to the chec
 
     git worktree add /tmp/before REVISION && python -m tests.benchmarks.kernel_checks /tmp/before
 
+`--scaled`: kernels that repeat a block-scaled `mma`, dense or sparse, 32 times in 256 warps.
+
 `--billion`: softmax of 65,536 x 1024, which is a thousand million instructions, once and here alone; it takes 1.5 GB.
 
 Triton compiles each kernel once. Each checkout runs the same PTX in its own process, by turns. Printed are the median
@@ -136,6 +138,57 @@ def large_workloads() -> dict[str, Workload]:
     return made
 
 
+_SCALED = {
+    "mxf8f6f4, e4m3": ("", "m16n8k32", "mxf8f6f4.block_scale.scale_vec::1X.f32.e4m3.e4m3.f32.ue8m0"),
+    "mxf4nvf4": ("", "m16n8k64", "mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3"),
+    "sparse mxf8f6f4, e4m3": (
+        ".sp::ordered_metadata", "m16n8k64", "mxf8f6f4.block_scale.scale_vec::1X.f32.e4m3.e4m3.f32.ue8m0",
+    ),
+    "sparse mxf4nvf4": (
+        ".sp::ordered_metadata", "m16n8k128", "mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3",
+    ),
+}  # fmt: skip
+
+
+def scaled() -> dict[str, tuple[Any, ...]]:
+    """Kernels for sm_120a, as `compiled`. Elements and scales are words of each lane, without NaNs."""
+    rng = np.random.default_rng(0)
+    words = rng.integers(0, 1 << 32, (9, 32), dtype=np.uint32) & np.uint32(0x3F3F3F3F)
+    made = {}
+    for name, (sparse, shape, kind) in _SCALED.items():
+        b = "{%r4, %r5, %r6, %r7}" if sparse else "{%r4, %r5}"
+        meta = "%r10, 0, " if sparse else ""
+        d = "{%f0, %f1, %f2, %f3}"
+        line = (
+            f"mma{sparse}.sync.aligned.{shape}.row.col.kind::{kind} {d}, {{%r0, %r1, %r2, %r3}}, {b}, {d}, "
+            f"{meta}%r8, {{0, 0}}, %r9, {{0, 0}};"
+        )
+        loads = "\n".join(f"ld.global.b32 %r{i if i < 8 else 8}, [%rd1+{128 * i}];" for i in range(9))
+        text = f"""
+.version 8.8
+.target sm_120a
+.address_size 64
+.visible .entry k(.param .u64 x, .param .u64 y)
+.reqntid 128
+{{
+.reg .b32 %r<12>; .reg .f32 %f<4>; .reg .b64 %rd<4>; .reg .pred %p;
+ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y]; mov.u32 %r11, %laneid; mul.wide.u32 %rd3, %r11, 4;
+add.s64 %rd1, %rd1, %rd3;
+{loads}
+mov.b32 %r9, %r8; mov.b32 %r10, 0x44444444; mov.b32 %r11, 0;
+mov.f32 %f0, 0f00000000; mov.f32 %f1, %f0; mov.f32 %f2, %f0; mov.f32 %f3, %f0;
+again:
+{line}
+add.u32 %r11, %r11, 1; setp.lt.u32 %p, %r11, 32; @%p bra again;
+mov.u32 %r11, %ctaid.x; shl.b32 %r11, %r11, 7; mov.u32 %r0, %tid.x; add.u32 %r11, %r11, %r0;
+mul.wide.u32 %rd3, %r11, 16; add.s64 %rd2, %rd2, %rd3; st.global.v4.f32 [%rd2], {d};
+ret;
+}}
+"""
+        made[name] = text, [words, np.zeros((256 * 32, 4), np.float32)], None, (64,), 128, 0, ()
+    return made
+
+
 def billion() -> dict[str, Workload]:
     """Softmax of 65,536 rows: 10^9 instructions, counted once for each thread."""
     from tests.support.emulator import triton_kernels
@@ -174,18 +227,23 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("other", type=Path, nargs="?", default=ROOT, help="another checkout (default: this one)")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--large", action="store_true", help="large products and attention instead")
+    parser.add_argument("--scaled", action="store_true", help="block-scaled products instead")
     parser.add_argument(
         "--billion", action="store_true", help="one kernel of 10^9 instructions, in this checkout alone"
     )
     parser.add_argument("--only", action="append", help="a workload by its name")
     given = parser.parse_args(words)
-    offered = billion() if given.billion else large_workloads() if given.large else workloads()
+    offered: dict[str, Any]
+    if given.scaled:
+        offered = scaled()
+    else:
+        offered = billion() if given.billion else large_workloads() if given.large else workloads()
     chosen = {name: work for name, work in offered.items() if not given.only or name in given.only}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "workloads"
         import pickle
 
-        file.write_bytes(pickle.dumps({name: compiled(work) for name, work in chosen.items()}))
+        file.write_bytes(pickle.dumps({n: work if given.scaled else compiled(work) for n, work in chosen.items()}))
         servers = [
             subprocess.Popen(
                 [sys.executable, "-c", _SERVER, str(file)], cwd=checkout, env=None, text=True,

@@ -13,7 +13,7 @@ Vectors need LLVM, which `sparse_vectors` and `scaled_vectors` load; without it 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -26,6 +26,8 @@ from ptxdiff.extras import installed
 
 Types = tuple[str, str, str]
 SparseDefinition = Callable[[Arithmetic, Array, Array, Array, Array], Array]
+ScaledTiles = Callable[[Array, Array, Array, list[Array], Types, ScaledModel], Array]
+SparseScaledTiles = Callable[[Array, Array, Array, list[Array], Types, ScaledModel, Array], Array]
 SparseScaledDefinition = Callable[[Array, Array, Array, list[Array], Types, ScaledModel, Array], Array]
 
 
@@ -65,6 +67,58 @@ def sparse_scaled(
     whole = model if model.group == 1 else replace(model, group=2 * model.group)
     found = _scaled_in_vectors(wide, b, c, factors, types, whole)
     return definition(a, b, c, factors, types, model, where) if found is None else found
+
+
+def scaled_tiles(
+    a: Array, b: Array, c: Array, factors: list[Array], types: Types, model: ScaledModel, definition: ScaledTiles
+) -> Array:  # fmt: skip
+    """What `scaled_mma.multiplied`, the definition, gives: d (t x m x n) from codes a (t x m x k), b (t x n x k), c (as
+    d).
+
+    factors: scales of a (t x m x blocks) and of b (t x n x blocks). All are uint32 and C-contiguous.
+    """
+    return _tiles((a, b, c, *factors), types, model, lambda some: definition(*some[:3], some[3:], types, model), a)
+
+
+def sparse_scaled_tiles(
+    a: Array, b: Array, c: Array, factors: list[Array], types: Types, model: ScaledModel, where: Array,
+    definition: SparseScaledTiles,
+) -> Array:  # fmt: skip
+    """The same from stored elements a (t x m x k/2) at columns `where` (as a), which differ in each row."""
+    wide = np.zeros((*a.shape[:2], b.shape[2]), np.uint32)
+    np.put_along_axis(wide, where, a, axis=2)
+    whole = model if model.group == 1 else replace(model, group=2 * model.group)
+
+    def defined(some: list[Array]) -> Array:
+        return definition(some[5], some[1], some[2], some[3:5], types, model, some[6])
+
+    return _tiles((wide, b, c, *factors, a, where), types, whole, defined, a)
+
+
+def _tiles(
+    given: Sequence[Array], types: Types, model: ScaledModel, definition: Callable[[list[Array]], Array], stored: Array
+) -> Array:  # fmt: skip
+    """d of all tiles: of those without NaNs and infinities in vectors, and of the others by the definition.
+
+    given: a, b, c and scales, with zeros where a is not stored, and what else the definition takes. stored: what of a
+    is stored.
+    """
+    if not installed("llvmlite"):
+        return definition(list(given))
+    from ptxdiff.emulator.numeric import scaled_vectors
+
+    a, b, c, x, y = given[:5]
+    apart = scaled_vectors.special_tiles(stored, b, c, x, y, types)
+    if not apart.any():
+        found = scaled_vectors.dot(a, b, c, x, y, types, model)
+        return definition(list(given)) if found is None else found
+    d = np.empty_like(c)
+    d[apart] = definition([np.ascontiguousarray(v[apart]) for v in given])
+    if not apart.all():
+        rest = [np.ascontiguousarray(v[~apart]) for v in given]
+        found = scaled_vectors.dot(*rest[:5], types, model)
+        d[~apart] = definition(rest) if found is None else found
+    return d
 
 
 def _scaled_in_vectors(

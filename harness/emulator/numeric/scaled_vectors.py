@@ -45,6 +45,13 @@ def dot(a: Array, b: Array, c: Array, x: Array, y: Array, types: Types, model: S
     return None
 
 
+def special_tiles(a: Array, b: Array, c: Array, x: Array, y: Array, types: Types) -> Array:
+    """Which of the tiles that `dot` takes have a NaN or an infinity, so that the definition has to compute them."""
+    found = vectors._special_tiles(a, FLOATS[types[0]]) | vectors._special_tiles(b, FLOATS[types[1]])
+    found |= vectors._special_tiles(c, _C)
+    return np.asarray(found | _nan(x, types[2]).any(axis=(1, 2)) | _nan(y, types[2]).any(axis=(1, 2)))
+
+
 def _nan(scales: Array, kind: str) -> Array:
     """Which scales are NaNs."""
     return np.asarray(scales & np.uint32(0x7F) == 0x7F if kind == "ue4m3" else scales == 0xFF)
@@ -75,6 +82,10 @@ def _of_powers(
     return None if special.any() else np.ascontiguousarray(d[:, :, :n])
 
 
+_POWERS = np.ldexp(1.0, np.arange(256) - 127)
+"""The values of ue8m0 in float64, which no product with a narrow element leaves: ten times as fast as `ldexp` again."""
+
+
 def _scaled(codes: Array, scales: Array, kind: str) -> tuple[Array, Array] | None:
     """Values and powers of elements with their scales, as `tensorcore_vectors._multiplication` takes them; None if
     there is a NaN or an infinity. scales: of each element."""
@@ -82,7 +93,7 @@ def _scaled(codes: Array, scales: Array, kind: str) -> tuple[Array, Array] | Non
     if special.any():
         return None
     exponents = scales.astype(np.int32) - 127
-    return np.ldexp(values, exponents), np.where(powers == _LOW, np.int32(_LOW), powers + exponents)
+    return values * _POWERS[scales], np.where(powers == _LOW, np.int32(_LOW), powers + exponents)
 
 
 @cache

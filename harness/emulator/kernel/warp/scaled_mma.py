@@ -16,6 +16,7 @@ from ptxdiff.emulator.binding.builder import binds, expect
 from ptxdiff.emulator.binding.program import ReadSlot, Step, WriteSlot
 from ptxdiff.emulator.errors import ExecutionError, OperandError
 from ptxdiff.emulator.isa.forms import Bound
+from ptxdiff.emulator.kernel import products_in_vectors
 from ptxdiff.emulator.kernel.builder import KernelBuilder
 from ptxdiff.emulator.kernel.frame import KernelFrame
 from ptxdiff.emulator.kernel.warp.matrices import active_warps
@@ -121,14 +122,22 @@ def _run_scaled(frame: KernelFrame, step: Step, active: Array | None) -> None:
     a, b, c = (np.ascontiguousarray(x, np.uint32) for x in operands)
     if product.widths[1] == 4:
         a, b = a << np.uint32(2), b << np.uint32(2)  # the place of a 4-bit code in a byte
-    result = np.empty_like(c)
     columns = np.ascontiguousarray(b.transpose(0, 2, 1))
-    for tile in range(len(a)):
-        result[tile] = scaledproducts.dot(
-            a[tile], columns[tile], c[tile], scales_of_a[tile], scales_of_b[tile], product.types, product.model
-        )
+    result = products_in_vectors.scaled_tiles(
+        a, columns, c, [scales_of_a, scales_of_b], product.types, product.model, multiplied
+    )
     doubt = spread(doubts, result, 32) if any(d is not None for d in doubts) else None
     scattered(frame, step.destinations, lanes, product.tables[0], 32, result, doubt, active)
+
+
+def multiplied(
+    a: Array, b: Array, c: Array, factors: list[Array], types: tuple[str, str, str], model: ScaledModel
+) -> Array:  # fmt: skip
+    """The definition: d of tiles of codes, t x m x k, t x n x k and t x m x n; factors: t x m x blocks, t x n x blocks."""
+    result = np.empty_like(c)
+    for tile in range(len(a)):
+        result[tile] = scaledproducts.dot(a[tile], b[tile], c[tile], factors[0][tile], factors[1][tile], types, model)
+    return result
 
 
 def scales_of(frame: KernelFrame, step: Step, warps: Array, at: int) -> tuple[Array, Array]:

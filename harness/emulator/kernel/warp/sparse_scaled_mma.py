@@ -16,6 +16,7 @@ from ptxdiff.emulator.binding.builder import binds, expect
 from ptxdiff.emulator.binding.program import Step
 from ptxdiff.emulator.errors import OperandError
 from ptxdiff.emulator.isa.forms import Bound
+from ptxdiff.emulator.kernel import products_in_vectors
 from ptxdiff.emulator.kernel.builder import KernelBuilder
 from ptxdiff.emulator.kernel.frame import KernelFrame
 from ptxdiff.emulator.kernel.warp import scaled_mma as scaled
@@ -26,6 +27,7 @@ from ptxdiff.emulator.kernel.warp.scaled_mma import BlockScaled
 from ptxdiff.emulator.kernel.warp.sparse_mma import Storage
 from ptxdiff.emulator.machine.operations import runs
 from ptxdiff.emulator.numeric import scaledproducts
+from ptxdiff.emulator.numeric.scaledproducts import ScaledModel
 from ptxdiff.emulator.numeric.vectorise import Array
 from ptxdiff.emulator.text.nodes import Immediate, Instruction
 from ptxdiff.emulator.text.types import TYPES
@@ -69,16 +71,24 @@ def _run(frame: KernelFrame, step: Step, active: Array | None) -> None:
     a, b, c = (np.ascontiguousarray(x, np.uint32) for x in operands)
     if product.widths[1] == 4:
         a, b = a << np.uint32(2), b << np.uint32(2)  # where codes of 4 bits stand in a byte
-    result = np.empty_like(c)
-    for tile, row in np.ndindex(*a.shape[:2]):
-        result[tile, row] = multiplied(product, a[tile, row], b[tile, where[tile, row]], c[tile, row],
-                                       of_rows[tile, row], of_columns[tile])  # fmt: skip
+    columns = np.ascontiguousarray(b.transpose(0, 2, 1))
+    result = products_in_vectors.sparse_scaled_tiles(
+        a, columns, c, [of_rows, of_columns], product.types, product.model, where, multiplied
+    )
     doubt = sparse.doubted(doubts, where, result, 32) if any(d is not None for d in doubts) else None
     scattered(frame, step.destinations, lanes, product.tables[0], 32, result, doubt, active)
 
 
-def multiplied(product: SparseScaled, a: Array, b: Array, c: Array, x: Array, y: Array) -> Array:
-    """A row of d: of k/2 stored elements, the k/2 x n of b that they meet, and n of c; x: blocks, y: n x blocks."""
-    rows = [np.ascontiguousarray(v) for v in (a[None], b.T, c[None], x[None], y)]
-    found = scaledproducts.dot(rows[0], rows[1], rows[2], rows[3], rows[4], product.types, product.model)
-    return np.asarray(found[0])
+def multiplied(
+    a: Array, b: Array, c: Array, factors: list[Array], types: tuple[str, str, str], model: ScaledModel, where: Array
+) -> Array:  # fmt: skip
+    """The definition: d of stored elements, t x m x k/2, at columns `where`, of t x n x k, and of t x m x n.
+
+    factors: t x m x blocks, t x n x blocks. Each row of a meets other rows of b.
+    """
+    result = np.empty_like(c)
+    for tile, row in np.ndindex(*a.shape[:2]):
+        one, met = a[tile, row][None], np.ascontiguousarray(b[tile][:, where[tile, row]])
+        scales = factors[0][tile, row][None]
+        result[tile, row] = scaledproducts.dot(one, met, c[tile, row][None], scales, factors[1][tile], types, model)[0]
+    return result
