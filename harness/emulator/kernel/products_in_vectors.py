@@ -77,7 +77,11 @@ def scaled_tiles(
 
     factors: scales of a (t x m x blocks) and of b (t x n x blocks). All are uint32 and C-contiguous.
     """
-    return _tiles((a, b, c, *factors), types, model, lambda some: definition(*some[:3], some[3:], types, model), a)
+
+    def defined(some: list[Array]) -> Array:
+        return definition(some[0], some[1], some[2], some[3:], types, model)
+
+    return _tiles((a, b, c, *factors), types, model, defined, a)
 
 
 def sparse_scaled_tiles(
@@ -116,7 +120,7 @@ def _tiles(
     d[apart] = definition([np.ascontiguousarray(v[apart]) for v in given])
     if not apart.all():
         rest = [np.ascontiguousarray(v[~apart]) for v in given]
-        found = scaled_vectors.dot(*rest[:5], types, model)
+        found = scaled_vectors.dot(rest[0], rest[1], rest[2], rest[3], rest[4], types, model)
         d[~apart] = definition(rest) if found is None else found
     return d
 

@@ -133,7 +133,10 @@ def _run_scaled(frame: KernelFrame, step: Step, active: Array | None) -> None:
 def multiplied(
     a: Array, b: Array, c: Array, factors: list[Array], types: tuple[str, str, str], model: ScaledModel
 ) -> Array:  # fmt: skip
-    """The definition: d of tiles of codes, t x m x k, t x n x k and t x m x n; factors: t x m x blocks, t x n x blocks."""
+    """The definition: d of tiles of codes, t x m x k, t x n x k and t x m x n.
+
+    factors: t x m x blocks and t x n x blocks.
+    """
     result = np.empty_like(c)
     for tile in range(len(a)):
         result[tile] = scaledproducts.dot(a[tile], b[tile], c[tile], factors[0][tile], factors[1][tile], types, model)
