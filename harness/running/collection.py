@@ -31,6 +31,7 @@ from ptxdiff.records.escaping import OwnWords, line
 from ptxdiff.running import carry_over, reuse
 from ptxdiff.running.assemblers import AssemblerChoice, Chosen, timed_by
 from ptxdiff.running.item import Item, ItemPlan, ItemResults
+from ptxdiff.running.plan import WorkItem
 from ptxdiff.running.replay import TokenError, parse
 from ptxdiff.triton.builds import NoTriton
 from ptxdiff.triton.ptxas import NoAssembler
@@ -97,8 +98,8 @@ def _each_kernel(item: Item, backend: Backend, effort: str) -> list[Job]:
     """A job for each setup of an item's plan, without inputs; none if there is no plan."""
     with contextlib.suppress(Exception):
         plan = ItemPlan(item, backend, effort)
-        planned = (plan.job(plan.sized(work), {}) for work in plan.work())
-        return list({repr(job.setup): job for job in planned}.values())
+        setups = {repr(setup): setup for setup in plan.kernels()}
+        return [plan.job(WorkItem(setup, ""), {}) for setup in setups.values()]
     return []
 
 

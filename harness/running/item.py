@@ -14,7 +14,7 @@ from ptxdiff.emulator import HOPPER
 from ptxdiff.inputs import InputSet
 from ptxdiff.inputs.fill import kernel_inputs, shaped
 from ptxdiff.inputs.sets import seed_of
-from ptxdiff.jobs import Backend, Job
+from ptxdiff.jobs import Backend, Job, Setup
 from ptxdiff.model.compilers import compiler_of
 from ptxdiff.model.derive import AsmForm, asm_form
 from ptxdiff.model.identity.definition import definition
@@ -162,6 +162,14 @@ class ItemPlan:
             return []
         with judging_results_of(self.backend):
             return list(planning.shared_items(self.case, self.variant, self.effort))
+
+    def kernels(self) -> list[Setup]:
+        """The setups of the kernels that the plan runs, of some plans without making inputs. Raises CaseError."""
+        if self.brief and self.case.elementwise:
+            setups = planning.brief_setups(self.case, self.variant, self.item.target)
+            if all(setup.shape for setup in setups):  # else the number of inputs decides the shape
+                return setups
+        return [self.sized(work).setup for work in self.work()]
 
     def left_out(self) -> str:
         """What a brief plan leaves out, in words; "" if nothing."""

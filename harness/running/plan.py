@@ -34,7 +34,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -209,6 +209,38 @@ def brief_plan(case: Case, variant: Variant, backend: str, target: str) -> list[
     return items or plan(case, variant, backend, "quick", target)
 
 
+def brief_setups(case: Case, variant: Variant, target: str) -> list[Setup]:
+    """A setup for each kernel that `brief_plan` runs of an elementwise variant: none of its inputs have to be made.
+
+    Their shapes are shorter than those of the plan, and of the same classes: Triton makes the same code for them.
+    """
+    packs = packs_of(case, variant) if isinstance(variant, AsmVariant) else (1,)
+    return list(_each_code(_brief_rows(case, variant, packs, target)))
+
+
+def _brief_rows(case: Case, variant: Variant, packs: Sequence[int], target: str) -> list[Setup]:
+    """The setups that are compiled, and one more if none of them can hold a set."""
+    setups = list(_compiled(case, variant, packs, _quick_part(case, variant, packs, target)))
+    if not any(_holds_a_set(setup) for setup in setups):
+        setups.append(replace(setups[0], shape=_SHAPES[_RAGGED[0]](setups[0].block)))
+    return setups
+
+
+def _each_code(setups: Iterable[Setup]) -> Iterator[Setup]:
+    """The first setup for each machine code that Triton makes."""
+    codes: set[tuple[object, ...]] = set()
+    for setup in setups:
+        n = _length(setup)
+        code = (setup.pack, setup.fusion, setup.num_warps, setup.alignment, n == 1, n % 16 == 0, len(setup.shape))
+        if code not in codes:
+            codes.add(code)
+            yield setup
+
+
+def _length(setup: Setup) -> int:
+    return setup.shape[0] if len(setup.shape) == 1 else 0
+
+
 def _brief_items(case: Case, variant: Variant, backend: str, target: str) -> list[WorkItem]:
     """Runs of each machine code that the assembler makes of a variant at quick effort on a target.
 
@@ -222,19 +254,10 @@ def _brief_items(case: Case, variant: Variant, backend: str, target: str) -> lis
     if edges is None:
         return []
     items: list[WorkItem] = []
-    codes: set[tuple[object, ...]] = set()
     seen: set[int] = set()
-    setups = list(_compiled(case, variant, packs, _quick_part(case, variant, packs, target)))
-    if not any(_holds_a_set(setup) for setup in setups):
-        setups.append(replace(setups[0], shape=_SHAPES[_RAGGED[0]](setups[0].block)))
-    for setup in setups:
-        n = setup.shape[0] if len(setup.shape) == 1 else 0
-        code = (setup.pack, setup.fusion, setup.num_warps, setup.alignment, n == 1, n % 16 == 0, len(setup.shape))
-        if code in codes:
-            continue
-        codes.add(code)
+    for setup in _each_code(_brief_rows(case, variant, packs, target)):
         items.append(WorkItem(_lengthened(setup, counts[edges]), edges))
-        if setup.pack in seen or n in (0, 1):
+        if setup.pack in seen or _length(setup) in (0, 1):
             continue
         seen.add(setup.pack)
         more = {name: count for name, count in counts.items() if name.startswith("constants")}

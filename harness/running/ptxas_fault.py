@@ -548,7 +548,9 @@ class PtxasTrial:
 
     def explained(self, result: Result, job: Job, outcome: Outcome) -> tuple[Result, list[str]]:
         """A failure and the lines that explain it. If ptxas is at fault, the words of the result name the assembler."""
-        if result.diagnosis:
+        if result.diagnosis or (self.backend.name == "sass" and not self._has_proved(outcome)):
+            # Machine code on the CPU has a result only where the PTX gives the same bits, or where `settled` found a
+            # proof: what other assemblers give is not asked again.
             return result, []
         job = filled(job)
         if not outcome.outputs:  # a sweep leaves its outputs on the device
@@ -563,13 +565,17 @@ class PtxasTrial:
         """The fault of ptxas behind a job's result on a GPU; None if it is not proved."""
         if job.setup.context == "shared" or self.backend.name not in ("gpu", "sass"):
             return None
-        if self._proved is not None and self._proved[0] is outcome.outputs:
+        if self._proved is not None and self._has_proved(outcome):
             return self._proved[1]
         # A reduction takes up to half a minute, so only one failure of an item gets it; the others keep the variant's
         # PTX.
         blame = blamed(job, outcome, self.backend, self.assemblers, self.passes, smallest=not self._reduced)
         self._reduced = self._reduced or blame is not None
         return blame
+
+    def _has_proved(self, outcome: Outcome) -> bool:
+        """Whether `settled` found the proof for an outcome."""
+        return self._proved is not None and self._proved[0] is outcome.outputs
 
     def with_blame(self, result: Result, blame: PtxasBlame | None, repeat: str) -> Result:
         """The result of a job that gave no bits, with ptxas blamed. blame: the fault, if it could be examined.

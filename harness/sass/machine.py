@@ -27,6 +27,7 @@ from ptxdiff.sass import isa  # noqa: F401  declares the rows
 from ptxdiff.sass.cubin import MachineCode, Parameter
 from ptxdiff.sass.rows import DESTINATIONS, ROWS, SOURCES, functions_of, is_uniform, match, undecided_of
 from ptxdiff.sass.text import BYTES, MachineFault, MachineInstruction, Operand, Unsupported
+from ptxdiff.sass.unwritten import parts_of, spread_of
 
 SCHEDULES = ("fall-through first", "taken first", "in turns")
 """The orders in which the sides of a branch run."""
@@ -47,6 +48,8 @@ class Blocks(Protocol):
 
 
 Lanes = Array | None  # indices of lanes in order; None: all
+ALL_PARTS = {"R": 0xF, "UR": 0xF, "P": 1, "UP": 1}
+"""The parts of a register or predicate whose bits may be known or not: the bytes of a register, one bit for each."""
 
 
 @dataclass(eq=False)
@@ -177,10 +180,11 @@ class Filling:
     def __init__(self, launch: MachineLaunch, first: int, stream: int) -> None:
         self.launch = launch
         self._drawn = np.random.default_rng((launch.seed >> 1, first, stream))
+        self.followed = False  # whether the current step notes which of its results are these bits
 
     def integers(self, low: int, high: int, size: int | tuple[int, ...] | None = None, dtype: Any = np.int64) -> Any:
         """Numbers from `low`, which is zero, up to `high`, a power of two, as numpy's generators give them."""
-        self.launch.guessed = True
+        self.launch.guessed = self.launch.guessed or not self.followed
         return self.unread(low, high, size, dtype)
 
     def unread(self, low: int, high: int, size: int | tuple[int, ...] | None = None, dtype: Any = np.int64) -> Any:
@@ -211,8 +215,13 @@ class Machine:
         self.uniform_predicates: dict[int, Array] = {}
         self.barriers: dict[int, Array] = {}
         self.unwritten: dict[tuple[str, int], Array] = {}
-        """Registers and predicates that hold bits that were never written, or a function of such bits: in which lanes,
-        or warps."""
+        """Registers and predicates that hold bits that were never written, or a function of such bits, and for each
+        lane, or warp, which parts do: one bit for each byte of a register (see `ALL_PARTS`)."""
+        self.deciding: Mapping[int, int] = {}
+        """Of registers of which not all parts decide what the current step does: those parts that do."""
+        self.following = False  # whether the current step notes what it loads in doubt
+        self.storing: Array | None = None  # which bytes that it stores to shared memory are in doubt, as rows
+        self.loaded: Array | None = None  # and which of those that it loaded
         self.zeros = np.zeros(self.lanes, np.uint32)
         self.ones = np.ones(self.lanes, np.uint8)
         self.alive = np.ones(self.lanes, np.bool_)
@@ -263,7 +272,8 @@ class Machine:
     def _look_at(self, kind: str, number: int, lanes: Lanes) -> None:
         """Note that the bits of some lanes of a register or predicate, or of warps, decide what a step does."""
         missing = self.unwritten.get((kind, number))
-        if missing is not None and (missing if lanes is None else missing[lanes]).any():
+        parts = self.deciding.get(number, 0xF) if kind == "R" else 0xF
+        if missing is not None and ((missing if lanes is None else missing[lanes]) & parts).any():
             self.launch.guessed = True
 
     def _row(self, kind: str, number: int, table: dict[int, Array]) -> Array:
@@ -274,7 +284,7 @@ class Machine:
             wide = kind in ("R", "UR")
             found = self._unknown.unread(0, 1 << 32 if wide else 2, count, np.uint32 if wide else np.uint8)
             table[number] = found
-            self.unwritten[kind, number] = np.ones(count, np.bool_)
+            self.unwritten[kind, number] = np.full(count, ALL_PARTS[kind], np.uint8)
         return found
 
     def _written(self, kind: str, number: int, lanes: Lanes) -> None:
@@ -282,15 +292,28 @@ class Machine:
         if lanes is None:
             self.unwritten.pop((kind, number), None)
         elif (missing := self.unwritten.get((kind, number))) is not None:
-            missing[lanes] = False
+            missing[lanes] = 0
             if not missing.any():
                 del self.unwritten[kind, number]
 
-    def depend(self, kind: str, number: int, lanes: Lanes, unwritten: Array | bool) -> None:
-        """Note in which of some lanes a register or predicate holds a function of bits that were never written."""
+    def depend(self, kind: str, number: int, lanes: Lanes, parts: Array | int) -> None:
+        """Note for each of some lanes which parts of a register or predicate are functions of bits that were never
+        written. To be called behind the write."""
         if number >= 0 if kind == "R" else number != 7:
-            missing = self.unwritten.setdefault((kind, number), np.zeros(self.lanes, np.bool_))
-            missing[slice(None) if lanes is None else lanes] = unwritten
+            missing = self.unwritten.setdefault((kind, number), np.zeros(self.lanes, np.uint8))
+            missing[slice(None) if lanes is None else lanes] = parts
+
+    def doubts(self, kind: str, number: int, lanes: Lanes) -> Array | None:
+        """For each of some lanes which parts of a register or predicate of lanes are functions of bits that were never
+        written; None: no part in any of them."""
+        if number < 0 if kind == "R" else number == 7:
+            return None
+        self._row(kind, number, self.registers if kind == "R" else self.predicates)  # which notes what nobody wrote
+        missing = self.unwritten.get((kind, number))
+        if missing is None:
+            return None
+        found: Array = missing.copy() if lanes is None else missing[lanes]
+        return found if found.any() else None
 
     def read(self, kind: str, number: int, lanes: Lanes) -> Array:
         """A register or predicate, uniform or not, for lanes of which the bits decide what a step does."""
@@ -347,7 +370,7 @@ class Machine:
         launch.visited.add(fibre.pc)
         if launch.diverged and not launch.met and self._others_are_apart(fibre):
             launch.met = not is_private(step)
-        return step.run(self, fibre)
+        return step.run(self, fibre) if step.follow is None else step.follow(step, self, fibre)
 
     def _others_are_apart(self, fibre: Fibre) -> bool:
         """Whether a lane that has not ended is not in a fibre."""
@@ -586,6 +609,10 @@ StepCode = tuple["type[MachineStep]", Callable[..., Any] | None]
 class MachineStep:
     """An instruction, ready to run."""
 
+    follow: Callable[[Self, Machine, Fibre], bool] | None = None
+    """Runs the step, and follows bits that were never written through it; None: all bits that it reads decide what it
+    does. See `ptxdiff.sass.unwritten`."""
+
     def __init__(self, instruction: MachineInstruction) -> None:
         self.instruction = instruction
 
@@ -651,6 +678,7 @@ class Computed(MachineStep):
         self.destinations = list(zip(found.shape.destinations, places, strict=True))
         self.sources = [SourceFetch(k, o, instruction) for k, o in found.operands]
         self.reads = [place for source in self.sources for place in source.registers]
+        self.spread = spread_of(found, self.functions)
         self.writes = [
             (place.kind, place.number + further)
             for kind, place in self.destinations
@@ -671,12 +699,12 @@ class Computed(MachineStep):
             else:
                 lanes, count = machine.holding(machine.fetch(guard.kind, guard.number, lanes), guard, lanes)
                 if guard.kind == "P" and ("P", guard.number) in machine.unwritten:
-                    doubtful = machine.unwritten["P", guard.number].copy()  # a result may be the guard itself
+                    doubtful = machine.unwritten["P", guard.number] != 0  # kept: a result may be the guard itself
             if count:
                 self._note(machine, count)
                 values = [s.lanes(machine, lanes, count) for s in self.sources]
                 results = [f(count, *values) for f in self.functions]
-                unwritten = self._unwritten(machine, lanes) if machine.unwritten else None
+                unwritten = self._unwritten(machine, lanes, values) if machine.unwritten else None
                 if self.undecided is not None:
                     unknown = self.undecided(count, *values) != 0
                     results[0] = np.where(unknown, machine.unknown(count, 1), results[0])
@@ -692,22 +720,31 @@ class Computed(MachineStep):
                     self._depend(machine, lanes, unwritten)
             if doubtful is not None:  # there it is not known whether a result was written
                 here = fibre.lanes
-                self._depend(machine, np.flatnonzero(doubtful) if here is None else here[doubtful[here]], True)
+                self._depend(machine, np.flatnonzero(doubtful) if here is None else here[doubtful[here]], 0xF)
         fibre.pc += BYTES
         return True
 
-    def _depend(self, machine: Machine, lanes: Lanes, unwritten: Array | bool) -> None:
-        """Note in which of some lanes the results are functions of bits that were never written."""
+    def _depend(self, machine: Machine, lanes: Lanes, parts: Array | int) -> None:
+        """Note for each of some lanes which parts of the results are functions of bits that were never written."""
         for kind, number in self.writes:
-            machine.depend(kind, number, lanes, unwritten)
+            machine.depend(kind, number, lanes, parts if kind == "R" else np.minimum(parts, 1))
 
-    def _unwritten(self, machine: Machine, lanes: Lanes) -> Array | None:
-        """In which of some lanes a source holds bits that were never written; None: in none."""
-        parts = [machine.unwritten[place] for place in self.reads if place in machine.unwritten]
-        if not parts:
+    def _unwritten(self, machine: Machine, lanes: Lanes, values: Sequence[Array]) -> Array | None:
+        """For each of some lanes which parts of the results depend on bits that were never written; None: no part.
+
+        values: of the sources.
+        """
+        if not any(place in machine.unwritten for place in self.reads):
             return None
-        whole = parts[0] if len(parts) == 1 else np.logical_or.reduce(parts)
-        found: Array = whole.copy() if lanes is None else whole[lanes]
+        parts = [source.doubts(machine, lanes) for source in self.sources]
+        if all(part is None for part in parts):
+            return None
+        if self.spread is not None:
+            found = self.spread(parts, values)
+        else:
+            known = [part for part in parts if part is not None]
+            found = (known[0] if len(known) == 1 else np.bitwise_or.reduce(known)) != 0
+            found = found * np.uint8(0xF)
         return found if found.any() else None
 
     def _note(self, machine: Machine, count: int) -> None:
@@ -767,6 +804,7 @@ class SourceFetch:
         pair = self.wide and operand.suffix != "F32" and operand.number >= 0
         lane = operand.kind in ("R", "P")
         self.registers = [(operand.kind, operand.number + k) for k in range(1 + pair)] if lane else []
+        self.parts = parts_of(kind, operand.suffix)
 
     def _immediate(self, instruction: MachineInstruction) -> int:
         operand, source, encoded = self.operand, self.source, instruction.immediate
@@ -803,6 +841,18 @@ class SourceFetch:
             return self._signed(_joined(low, low))
         high = machine.fetch(operand.kind, operand.number + 1 if operand.number >= 0 else -1, lanes)
         return self._signed(_joined(low, high))
+
+    def doubts(self, machine: Machine, lanes: Lanes) -> Array | None:
+        """For each of some lanes which parts of the value depend on bits that were never written; None: no part.
+
+        A part is a byte of the value. Of a pair of registers it is both bytes at one place.
+        """
+        parts = [p for place in self.registers if (p := machine.doubts(*place, lanes)) is not None]
+        if not parts:
+            return None
+        found = parts[0] if len(parts) == 1 else parts[0] | parts[1]
+        found = self.parts(found)
+        return found if found.any() else None
 
     def warps(self, machine: Machine, warps: Lanes, count: int) -> Array:
         """The value for warps, of a uniform instruction."""
@@ -914,6 +964,7 @@ def prepared(code: MachineCode) -> dict[int, MachineStep]:
 def prepared_step(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     """The step of one instruction of a kernel; see `prepared`."""
     from ptxdiff.sass.control import special
+    from ptxdiff.sass.following import follow
 
     if not instruction.text:
         words = f"0x{instruction.high:016x}{instruction.low:016x}, for which this nvdisasm has no text: a newer one may"
@@ -922,6 +973,7 @@ def prepared_step(instruction: MachineInstruction, code: MachineCode) -> Machine
         rows, found = _computed.get((instruction.text, instruction.low), (None, None))
         known = found is not None and rows is ROWS.get(instruction.opcode)
         step = found.at(instruction) if found and known else _again(instruction) or special(instruction, code)
+        step = step and follow(step)
         if step is not None and instruction.opcode in _ALIKE:
             _alike.setdefault((instruction.text, instruction.low), step)
         return step or _new(instruction)

@@ -89,7 +89,11 @@ class SharedBlocks:
         self.order = HappensBefore(machine.lanes, machine.threads, team, team, exact=partial or self.cluster > 1)
         self.memory = Shared(machine.lanes // machine.threads, machine.launch.shared, unit, True, self.order)
         self.memory.bytes = machine.random.unread(0, 256, len(self.memory.bytes), np.uint8)
-        self.unwritten = np.ones(len(self.memory.bytes), np.bool_)  # by byte, whether no thread stored to it
+        self.unwritten = np.ones(len(self.memory.bytes), np.bool_)
+        """Which bytes no thread stored to, or hold a function of bits that were never written."""
+        self.stored = np.zeros(len(self.memory.bytes), np.bool_)
+        """Which bytes a thread stored to."""
+        self.doubtful = False  # whether a thread stored functions of bits that were never written
         self.allocates = any(i.opcode == "UTCATOMSWS" for i in instructions)
         if self.allocates:
             self.memory.bytes.reshape(-1, self.memory.size)[:, slice(*ALLOCATIONS)] = 0
@@ -315,7 +319,11 @@ class SharedBlocks:
         self.refuse_coming(instruction, places, "reads")
         self._before()
         self._refuse(instruction, self.memory.note_read(places, size, lanes, strong), places, "reads")
-        self._look_at(places, size)
+        if self.machine.following:
+            doubts = self.unwritten.reshape(-1, size)[places // size]
+            self.machine.loaded = doubts if doubts.any() else None
+        else:
+            self._look_at(places, size)
         return np.asarray(self.memory.bytes.reshape(-1, size)[places // size])
 
     def store(self, instruction: MachineInstruction, places: Array, rows: Array, lanes: Array) -> None:
@@ -324,12 +332,30 @@ class SharedBlocks:
         self.refuse_coming(instruction, places, "overwrites")
         table, index = self.memory.bytes.reshape(-1, size), places // size
         self._before()
-        unwritten = self.unwritten.reshape(-1, size)
-        changes = (table[index] != rows).any(axis=1) | unwritten[index].any(axis=1)
-        self._refuse(instruction, self.memory.note_write(places, size, lanes, changes), places, "overwrites")
+        unwritten, was_stored = self.unwritten.reshape(-1, size), self.stored.reshape(-1, size)
+        changes = (table[index] != rows).any(axis=1) | ~was_stored[index].all(axis=1)
+        unordered = self.memory.note_write(places, size, lanes, np.ones(len(places), np.bool_))
+        doubts = self.machine.storing
+        if doubts is not None or self.doubtful:
+            self._ask(unordered, index, size, doubts)
+        self._refuse(instruction, unordered & changes, places, "overwrites")
         self.forget(places)
-        table[index], unwritten[index] = rows, False
+        table[index], was_stored[index] = rows, True
+        unwritten[index] = False if doubts is None else doubts
         self._refuse(instruction, (table[index] != rows).any(axis=1), places, "is one of several threads that store to")
+
+    def _ask(self, unordered: Array, index: Array, size: int, doubts: Array | None) -> None:
+        """Note that bits that were never written decide whether a store is a fault: where nothing orders it after other
+        accesses, it is one if it changes what is there; where two threads store to one place, if their bytes differ.
+
+        unordered: which stores nothing orders. index: of the rows of `size` bytes that are stored to. doubts: which
+        bytes are functions of bits that were never written.
+        """
+        self.doubtful |= doubts is not None
+        there = self.unwritten.reshape(-1, size)[index] & self.stored.reshape(-1, size)[index]
+        in_doubt = (there if doubts is None else there | doubts).any(axis=1)
+        if (unordered & in_doubt).any() or (doubts is not None and len(np.unique(index)) < len(index)):
+            self.machine.launch.guessed = True
 
     def update(self, instruction: MachineInstruction, places: Array, size: int, lanes: Array) -> Array:
         """The memory of an atomic operation as rows of bytes. Raises MachineFault for a race."""

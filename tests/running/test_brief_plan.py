@@ -18,12 +18,13 @@ from ptxdiff.emulator import TimeLimit
 from ptxdiff.jobs import Job, Outcome
 from ptxdiff.model.load import LoadedCase, load
 from ptxdiff.model.targets import KNOWN
-from ptxdiff.model.variants import REVERSED, ExpectedFailure
+from ptxdiff.model.variants import REVERSED, AsmVariant, ExpectedFailure
 from ptxdiff.records import PTXAS, brief_counts, brief_words, read
 from ptxdiff.references.formats import F16, F32, U32
 from ptxdiff.running import ptxas_fault
 from ptxdiff.running.assemblers import tritons_options
 from ptxdiff.running.item import Item, ItemPlan
+from ptxdiff.running.plan import WorkItem
 from ptxdiff.running.run import jobs, run_item
 from ptxdiff.sass.text import MachineFault, ScheduleDependence
 from ptxdiff.triton.launch import launch_of
@@ -91,6 +92,17 @@ def test_it_compiles_nothing_that_the_assembler_does_not(item):
     more = {launch_of(job).spec(TARGET) for _, job in jobs(item, create("sass", brief=True), "quick")} - made
     short = all(len(job.setup.shape) == 2 or job.setup.shape == (1,) for job in compiled_too)
     assert len(more) == (item.loaded.case.elementwise and short)
+
+
+@pytest.mark.parametrize("item", _catalogue(), ids=lambda i: f"{i.loaded.name}::{i.variant_name}")
+def test_the_kernels_that_are_made_ahead_are_those_that_run(item, monkeypatch):
+    plan = ItemPlan(item, create("sass", brief=True), "quick")
+    run = {launch_of(job).spec(TARGET) for _, job in plan.jobs()}
+    plan = ItemPlan(item, create("sass", brief=True), "quick")
+    if item.loaded.case.elementwise and isinstance(item.variant, AsmVariant):
+        monkeypatch.setattr("ptxdiff.running.plan.sets_of", None)
+        monkeypatch.setattr("ptxdiff.running.plan._element_sets", None)  # no inputs have to be made for it
+    assert {launch_of(plan.job(WorkItem(setup, ""), {})).spec(TARGET) for setup in plan.kernels()} == run
 
 
 PAIRS = Case(

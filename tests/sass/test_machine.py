@@ -328,7 +328,7 @@ def test_bits_that_were_never_written_and_reach_nothing_need_one_run(body: str, 
 
 
 def test_bits_that_do_not_matter_have_a_run_of_each_filling() -> None:
-    _, ran = run(f"{LOAD} LOP3.LUT R9, R9, RZ, RZ, 0xc0, !PT\nIADD3 R5, R4, R9, RZ {STORE}", [WORDS])
+    _, ran = run(f"{LOAD} IADD3 R9, R9, -R9, RZ\nIADD3 R5, R4, R9, RZ {STORE}", [WORDS])
     assert ran.runs == 3
 
 
