@@ -316,5 +316,7 @@ def _summary(state: Tried, places: Sequence[Path]) -> None:
         refused += "; ".join(f"{reason} ({count})" for reason, count in state.why.most_common(3))
     tally = ", ".join(f"{kind}: {count}" for kind, count in sorted(kinds(ordered).items()))
     tally = f" ({tally})" if tally else ""
+    if state.suspects:
+        refused += f"; {len(state.suspects)} programs that show something were not examined: --resume does"
     known = f"{state.known} more programs show known ones"
     say(f"\n{state.programs} programs, {len(places)} findings{tally}, {known}; {state.runs} runs{refused}")

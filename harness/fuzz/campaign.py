@@ -28,7 +28,16 @@ from ptxdiff.cluster.tasks import Event, Lost, Tasks, Yielded, given_gpu
 from ptxdiff.emulator import PtxError
 from ptxdiff.fuzz.assemblers import Ptxas
 from ptxdiff.fuzz.execution import GpuRunner, MachineCodeInterpreter, MachineCodeRunner, emulated, inputs_of
-from ptxdiff.fuzz.judge import Batch, BatchJudge, FuzzPlan, JudgedBatch, PtxasFault, prepared, shows_again
+from ptxdiff.fuzz.judge import (
+    Batch,
+    BatchJudge,
+    FuzzPlan,
+    JudgedBatch,
+    PtxasFault,
+    Suspect,
+    prepared,
+    shows_again,
+)
 from ptxdiff.processes.child import Device
 from ptxdiff.triton.ptxas import NoAssembler
 from ptxdiff.triton.targets import assembler as bundled
@@ -51,6 +60,8 @@ class Tried:
     unread: int = 0
     why: Counter[str] = field(default_factory=Counter)
     findings: dict[tuple[str, str, tuple[str, ...]], PtxasFault] = field(default_factory=dict)
+    suspects: dict[tuple[str, str], Suspect] = field(default_factory=dict)
+    """Programs that were not examined yet, by what they showed and their seed."""
 
 
 class FuzzCampaign:
@@ -67,48 +78,63 @@ class FuzzCampaign:
     def run(self, seconds: float, most: int | None = None, progress: Callable[[Tried], None] = lambda _: None) -> Tried:
         """Continue for some seconds, or until `most` programs were tried in all. progress: called after each batch.
 
+        Programs that show something are noted in the journal, and then examined; that goes on when the time is over.
         If a worker process dies, the batches that were sent are lost, and no more are tried.
         """
         end = time.monotonic() + seconds
         # Not forked: a forked child would share our connection to the device's process.
         with ProcessPoolExecutor(self.jobs, mp_context=get_context("spawn"), initializer=_alone) as pool:
-            waiting: dict[Future[Any], int] = {}  # a Batch, or a JudgedBatch
+            waiting: dict[Future[Any], int | tuple[str, str]] = {}  # the number of a batch, or a suspect's key
             numbers = self.numbers(most)
+            broken = False
             while True:
-                while len(waiting) < 2 * self.jobs and time.monotonic() < end:
-                    number = next(numbers, None)
+                while len(waiting) < 2 * self.jobs:
+                    new = next((key for key in self.state.suspects if key not in waiting.values()), None)
+                    if new is not None:
+                        waiting[self._examined(pool, new)] = new
+                        continue
+                    number = next(numbers, None) if time.monotonic() < end else None
                     if number is None:
                         break
-                    if self.plan.interpreted:
-                        before = tuple(self.state.findings.values())
-                        waiting[pool.submit(judged_here, self.plan, number, before)] = number
-                    else:
-                        waiting[pool.submit(prepared, self.plan, number)] = number
+                    work = tried_here if self.plan.interpreted else prepared
+                    waiting[pool.submit(work, self.plan, number)] = number
                 if not waiting:
                     return self.state
                 done, _ = wait(waiting, return_when=FIRST_COMPLETED)
                 for future in done:
-                    number = waiting.pop(future)
+                    which = waiting.pop(future)
                     try:
                         made = future.result()
                     except BrokenProcessPool:
-                        self.lost[number] = "a worker process died, perhaps because memory was short"
+                        if isinstance(which, int):
+                            self.lost[which] = _DIED
+                        broken = True
                         continue
-                    self.take(self._judged(made))
-                    progress(self.state)
-                if self.lost:
-                    reason = next(iter(self.lost.values()))
-                    self.lost.update(dict.fromkeys(waiting.values(), reason))
+                    if isinstance(made, Examined):
+                        self.take_examined(made)
+                    else:
+                        self.take(made if isinstance(made, JudgedBatch) else self._tried(made))
+                        progress(self.state)
+                if broken:
+                    self.lost.update(dict.fromkeys((n for n in waiting.values() if isinstance(n, int)), _DIED))
                     return self.state
                 if time.monotonic() >= end:
-                    for future in waiting:
-                        future.cancel()
+                    for future, which in waiting.items():
+                        if isinstance(which, int):
+                            future.cancel()
                     waiting = {f: n for f, n in waiting.items() if not f.cancelled()}
 
-    def _judged(self, made: Batch | JudgedBatch) -> JudgedBatch:
-        if isinstance(made, JudgedBatch):
-            return made
-        return BatchJudge(self.plan, self.runner, tuple(self.state.findings.values())).judge(made)
+    def _tried(self, made: Batch) -> JudgedBatch:
+        return BatchJudge(self.plan, self.runner).tried(made)
+
+    def _examined(self, pool: ProcessPoolExecutor, key: tuple[str, str]) -> Future[Any]:
+        """Examine a program: in a worker process, or here, where the device is."""
+        suspect, before = self.state.suspects[key], tuple(self.state.findings.values())
+        if self.plan.interpreted:
+            return pool.submit(examined_here, self.plan, suspect, before)
+        found: Future[Any] = Future()
+        found.set_result(examined(self.plan, self.runner, suspect, before))
+        return found
 
     def numbers(self, most: int | None) -> Iterator[int]:
         """The numbers of the batches that were not judged yet, for `most` programs in all; None: without an end."""
@@ -123,13 +149,7 @@ class FuzzCampaign:
         """Count a batch. Raises ValueError if it was counted before."""
         if judged.number in self.state.batches:
             raise ValueError(f"batch {judged.number} was counted before")
-        known = judged.known
-        for finding in judged.findings:
-            # Another process or node may have found it since this one began its batch.
-            if self._has(finding):
-                known += 1
-            else:
-                self._add(finding)
+        known = judged.known + self._new(judged.findings)
         self.state.runs += judged.runs
         self.state.known += known
         self.state.programs += judged.programs
@@ -137,8 +157,30 @@ class FuzzCampaign:
         self.state.unread += judged.unread
         self.state.why.update(judged.why)
         self.state.batches.add(judged.number)
+        self.state.suspects |= {(s.kind, s.seed): s for s in judged.suspects}
         self._journal.note({"batch": judged.number, "programs": judged.programs, "refused": judged.refused,
-                            "runs": judged.runs, "known": known, "unread": dict(judged.why)})  # fmt: skip
+                            "runs": judged.runs, "known": known, "unread": dict(judged.why),
+                            "suspects": [asdict(s) for s in judged.suspects]})  # fmt: skip
+
+    def take_examined(self, made: Examined) -> None:
+        """Count the findings of a program that was examined."""
+        key = made.suspect.kind, made.suspect.seed
+        if self.state.suspects.pop(key, None) is None:
+            return
+        known = made.known + self._new(made.findings)
+        self.state.known += known
+        self._journal.note({"examined": key, "known": known})
+
+    def _new(self, findings: Sequence[PtxasFault]) -> int:
+        """Count findings. Returns how many of them are known."""
+        known = 0
+        for finding in findings:
+            # Another process or node may have found it since this one began.
+            if self._has(finding):
+                known += 1
+            else:
+                self._add(finding)
+        return known
 
     def _has(self, finding: PtxasFault) -> bool:
         """Whether an earlier finding of the same assemblers is the same fault, by the rule of `BatchJudge`. One that is
@@ -166,6 +208,11 @@ class FuzzCampaign:
                 self.state.known += line.get("known", 0)
                 self.state.why.update(line.get("unread", {}))
                 self.state.unread = self.state.why.total()
+                found = (Suspect(**s | {"assemblers": tuple(s["assemblers"])}) for s in line.get("suspects", ()))
+                self.state.suspects |= {(s.kind, s.seed): s for s in found}
+            elif "examined" in line:
+                self.state.known += line["known"]
+                self.state.suspects.pop(tuple(line["examined"]), None)
             else:
                 finding = finding_of(line["finding"])
                 self.state.findings[_key(finding)] = finding
@@ -176,12 +223,35 @@ def _key(finding: PtxasFault) -> tuple[str, str, tuple[str, ...]]:
     return finding.kind, finding.skeleton, finding.assemblers
 
 
-def judged_here(plan: FuzzPlan, number: int, before: Sequence[PtxasFault]) -> JudgedBatch:
-    """Make and judge a batch whose machine code runs on the CPU, and reduce its findings. Worker processes call this.
+_DIED = "a worker process died, perhaps because memory was short"
 
-    before: the findings so far.
-    """
-    return BatchJudge(plan, MachineCodeInterpreter(plan.target), before).judge(prepared(plan, number))
+
+def tried_here(plan: FuzzPlan, number: int) -> JudgedBatch:
+    """Make and try a batch whose machine code runs on the CPU. Worker processes call this."""
+    return BatchJudge(plan, MachineCodeInterpreter(plan.target)).tried(prepared(plan, number))
+
+
+@dataclass(frozen=True)
+class Examined:
+    """What examining a program brought: findings, or that it shows a known one."""
+
+    suspect: Suspect
+    known: int
+    findings: tuple[PtxasFault, ...]
+
+
+def examined(
+    plan: FuzzPlan, runner: MachineCodeRunner | None, suspect: Suspect, before: Sequence[PtxasFault]
+) -> Examined:
+    """Examine a program. before: the findings so far."""
+    judge = BatchJudge(plan, runner, before)
+    judge.examine(suspect)
+    return Examined(suspect, judge.known, tuple(judge.findings))
+
+
+def examined_here(plan: FuzzPlan, suspect: Suspect, before: Sequence[PtxasFault]) -> Examined:
+    """The same where machine code runs on the CPU. Worker processes call this."""
+    return examined(plan, MachineCodeInterpreter(plan.target), suspect, before)
 
 
 def finding_of(fields: Mapping[str, Any]) -> PtxasFault:

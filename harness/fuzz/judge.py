@@ -5,10 +5,11 @@ A batch needs no other batch and no journal, so any machine can judge it.
 
 from __future__ import annotations
 
+import hashlib
 import re
 import struct
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -46,6 +47,9 @@ from ptxdiff.triton.cubin import loaded_sections
 
 TOO_EARLY = "uses a result too early"
 """The kind of a finding on scoreboards (`ptxdiff.sass.scoreboards`)."""
+
+
+STOPPED = "stopped the device"
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,21 @@ class PtxasFault:
     seen: int = 1
     interpreted: bool = False
     first_difference: str = ""
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A program that is to be examined: what it showed, and the labels of the assemblers with which it did.
+
+    kind: "wrong" (other bits than the emulator's), how an assembler ended, "stopped the device", or `TOO_EARLY`. words:
+    the error text or the alarm. code: the digest of its machine code among other programs, by the first assembler.
+    """
+
+    kind: str
+    seed: str
+    assemblers: tuple[str, ...]
+    words: str = ""
+    code: str = ""
 
 
 @dataclass(frozen=True)
@@ -220,6 +239,7 @@ class JudgedBatch:
 
     known: the number of programs that show an earlier finding. plan: on a cluster, the digest of the node's plan.
     unread: runs of which the interpreter of machine code gave no bits; why: the reasons, with their numbers.
+    suspects: programs that were not examined yet.
     """
 
     number: int
@@ -231,6 +251,7 @@ class JudgedBatch:
     plan: str = ""
     unread: int = 0
     why: Mapping[str, int] = field(default_factory=dict)
+    suspects: tuple[Suspect, ...] = ()
 
 
 class BatchJudge:
@@ -244,41 +265,90 @@ class BatchJudge:
         self.findings: list[PtxasFault] = []
         self.known = self.runs = 0
         self.unread: Counter[str] = Counter()
+        self._suspects: dict[tuple[str, str], Suspect] = {}
 
     def judge(self, batch: Batch) -> JudgedBatch:
-        """Run the machine code, and compare its outputs with the emulator's."""
+        """Run the machine code, compare its outputs with the emulator's, and examine what differs."""
+        tried = self.tried(batch)
+        for suspect in tried.suspects:
+            self.examine(suspect, batch.programs[batch.seeds.index(suspect.seed)])
+        return replace(tried, known=self.known, findings=tuple(self.findings), suspects=())
+
+    def tried(self, batch: Batch) -> JudgedBatch:
+        """Run the machine code, and compare its outputs with the emulator's. Nothing is examined: that takes long."""
         for one, parts in zip(self.plan.assemblers, batch.parts, strict=True):
             for part in parts:
                 if part.ended != "assembled":
                     for index in part.places:
-                        self._ended_badly(batch.programs[index], batch.seeds[index], one, part.words)
+                        self._suspect(part.ended, batch.seeds[index], one, part.words)
                 elif self.runner is not None:
-                    self._judge_part(batch, part, one)
-        findings, unread = tuple(self.findings), sum(self.unread.values())
+                    self._try_part(batch, part, one)
+        suspects = tuple(self._suspects.values())
         return JudgedBatch(
-            batch.number, len(batch.programs), batch.refused, self.runs, self.known, findings, unread=unread,
-            why=dict(self.unread),
+            batch.number, len(batch.programs), batch.refused, self.runs, 0, (), unread=self.unread.total(),
+            why=dict(self.unread), suspects=suspects,
         )  # fmt: skip
 
-    def _judge_part(self, batch: Batch, part: ModulePart, one: Ptxas) -> None:
+    def _suspect(self, kind: str, seed: str, one: Ptxas, words: str = "", code: str = "") -> None:
+        """Note what a program shows. What it shows with several assemblers is one thing."""
+        before = self._suspects.get((kind, seed))
+        new = Suspect(kind, seed, (one.label,), words, code)
+        if before is not None:
+            new = replace(before, assemblers=tuple(dict.fromkeys((*before.assemblers, one.label))))
+        self._suspects[kind, seed] = new
+
+    def _try_part(self, batch: Batch, part: ModulePart, one: Ptxas) -> None:
         assert self.runner is not None
         given = part.given or self.runner.run(part.cubin, [inputs_of(batch.seeds[p]) for p in part.places])
         self.runs += len(part.places)
         if isinstance(given, str):
-            self._stopped(batch, part, one, given)
+            for index in part.places:
+                self._suspect(STOPPED, batch.seeds[index], one, given)
             return
         for number, (index, got) in enumerate(zip(part.places, given, strict=True)):
             if isinstance(got, NotRead) and not got.schedule:
                 self.unread[got.words] += 1
             elif isinstance(got, NotRead) or not np.array_equal(batch.expected[index], got):
-                self.differs(batch.programs[index], batch.seeds[index], one, _code_of(part.cubin, number))
+                self._suspect("wrong", batch.seeds[index], one, code=_digest(_code_of(part.cubin, number)))
         for index, message in zip(part.places, part.early, strict=False):
             if message:
-                self._uses_too_early(batch.programs[index], batch.seeds[index], one, message)
+                self._suspect(TOO_EARLY, batch.seeds[index], one, message)
 
-    def differs(self, program: RandomProgram, seed: str, one: Ptxas, code: bytes = b"") -> None:
+    def examine(self, suspect: Suspect, made: RandomProgram | None = None) -> None:
+        """Add the findings of a program: what assemblers show alike is one finding, and a known one counts once.
+
+        made: the program, if it is at hand.
+        """
+        if made is None:
+            made = program(suspect.seed, self.plan.capability, self.plan.weights)
+        known, first = self.known, len(self.findings)
+        for one in (a for a in self.plan.assemblers if a.label in suspect.assemblers):
+            if any(one.label in f.assemblers for f in self.findings[first:]):
+                continue
+            if suspect.kind == "wrong":
+                self.differs(made, suspect.seed, one, suspect.code)
+            elif suspect.kind == TOO_EARLY:
+                self._uses_too_early(made, suspect.seed, one, suspect.words)
+            elif suspect.kind == STOPPED:
+                self._stopped(made, suspect.seed, one, suspect.words)
+            else:
+                self._ended_badly(made, suspect.seed, one, suspect.words)
+        self.known = min(self.known, known + 1)
+        alike: dict[tuple[str, str], PtxasFault] = {}
+        for finding in self.findings[first:]:
+            before = alike.get((finding.kind, finding.text))
+            labels = (*(before.assemblers if before else ()), *finding.assemblers)
+            alike[finding.kind, finding.text] = replace(before or finding, assemblers=tuple(dict.fromkeys(labels)))
+        self.findings[first:] = alike.values()
+
+    def _with_others(self, finding: PtxasFault, one: Ptxas, shows: Callable[[Ptxas], bool]) -> PtxasFault:
+        """A finding with all assemblers of the campaign that show it. shows: whether another one does."""
+        others = (a for a in self.plan.assemblers if a != one)
+        return replace(finding, assemblers=(one.label, *(a.label for a in others if shows(a))))
+
+    def differs(self, program: RandomProgram, seed: str, one: Ptxas, code: str = "") -> None:
         """Add a finding for a program that gives other bits than the emulator: reduced, or "unsettled" if the bits
-        cannot be reproduced by the program alone. code: its machine code in the module where it was found.
+        cannot be reproduced by the program alone. code: digest of its machine code in the module where it was found.
         """
         if self._is_known(program, one, "wrong"):
             return
@@ -290,10 +360,10 @@ class BatchJudge:
         small = _smallest(program, lambda programs: self._wrong(programs, inputs, one))
         self.findings.append(self._finding("wrong", small, seed, one))
 
-    def _not_alone(self, program: RandomProgram, one: Ptxas, code: bytes) -> str:
+    def _not_alone(self, program: RandomProgram, one: Ptxas, code: str) -> str:
         """How the machine code of a program alone differs from that among others, in words; "" if it does not."""
         done = one.assemble(text_of([program], self.plan.target), self.plan.target)
-        if not code or done.ended != "assembled" or _code_of(done.cubin, 0) == code:
+        if not code or done.ended != "assembled" or _digest(_code_of(done.cubin, 0)) == code:
             return ""
         return "ptxas makes other machine code of this program alone than among others, and only that is wrong"
 
@@ -304,7 +374,7 @@ class BatchJudge:
         small = _smallest(program, lambda programs: [bool(w) for w in self._early(programs, one)])
         (shown,) = self._early([small], one)
         finding = replace(self._finding(TOO_EARLY, small, seed, one), words=shown or words, interpreted=True)
-        self.findings.append(finding)
+        self.findings.append(self._with_others(finding, one, lambda other: bool(self._early([small], other)[0])))
 
     def _early(self, programs: Sequence[RandomProgram], one: Ptxas) -> list[str]:
         done = one.assemble(text_of(programs, self.plan.target), self.plan.target)
@@ -349,15 +419,16 @@ class BatchJudge:
             return [one.assemble(text_of([p], self.plan.target), self.plan.target).ended == ended for p in programs]
 
         small = _smallest(made, shows)
-        error = one.assemble(text_of([small], self.plan.target), self.plan.target).words
-        self.findings.append(replace(self._finding(ended, small, seed, one), words=error or words))
+        text = text_of([small], self.plan.target)
+        error = one.assemble(text, self.plan.target).words
+        finding = replace(self._finding(ended, small, seed, one), words=error or words)
+        also = self._with_others(finding, one, lambda other: other.assemble(text, self.plan.target).ended == ended)
+        self.findings.append(also)
 
-    def _stopped(self, batch: Batch, part: ModulePart, one: Ptxas, words: str) -> None:
-        """Add findings for the programs that stop the device, each run alone. None has undefined behaviour."""
-        for made, seed in ((batch.programs[p], batch.seeds[p]) for p in part.places):
-            given = self._run([made], inputs_of(seed), one)
-            if given is None and not self._is_known(made, one, "stopped the device"):
-                self.findings.append(replace(self._finding("stopped the device", made, seed, one), words=words))
+    def _stopped(self, made: RandomProgram, seed: str, one: Ptxas, words: str) -> None:
+        """Add a finding for a program that stops the device alone, too. It has no undefined behaviour."""
+        if self._run([made], inputs_of(seed), one) is None and not self._is_known(made, one, STOPPED):
+            self.findings.append(replace(self._finding(STOPPED, made, seed, one), words=words))
 
     def _finding(self, kind: str, made: RandomProgram, seed: str, one: Ptxas) -> PtxasFault:
         inputs = inputs_of(seed)
@@ -439,6 +510,10 @@ def _code_of(cubin: bytes, number: int) -> bytes:
         return loaded_sections(cubin).get(f".text.p{number}", b"")
     except (ValueError, IndexError, struct.error):
         return b""
+
+
+def _digest(code: bytes) -> str:
+    return hashlib.sha256(code).hexdigest() if code else ""
 
 
 def interpreted_proof(text: str, target: str, one: Ptxas, inputs: Words, lane: int) -> tuple[str, str]:

@@ -41,6 +41,9 @@ from ptxdiff.sass.threaded_records import (
     UNIFORM_PREDICATES,
     Record,
     record,
+    register_places,
+    registers_apart,
+    with_registers,
 )
 
 
@@ -113,12 +116,38 @@ def _record_of(instruction: MachineInstruction, code: MachineCode) -> Record | N
         return None
     known = _records.get((instruction.text, instruction.low))
     if known is None or known[0] is not rows:
-        step = prepared_step(instruction, code)
         if len(_records) > MOST_RECORDS:
             _records.clear()
-        known = rows, record(step) if isinstance(step, Computed) else None
+            _alike.clear()
+        known = rows, _like_another(instruction, rows) or _new_record(instruction, rows, code)
         _records[instruction.text, instruction.low] = known
     return known[1]
+
+
+def _new_record(instruction: MachineInstruction, rows: Any, code: MachineCode) -> Record | None:
+    step = prepared_step(instruction, code)
+    made = record(step) if isinstance(step, Computed) else None
+    if made is not None and (form := registers_apart(instruction)) is not None:
+        places = register_places(made)
+        if places is not None:
+            _alike[form[0]] = rows, made, places
+    return made
+
+
+def _like_another(instruction: MachineInstruction, rows: Any) -> Record | None:
+    """The record of an instruction that differs from an earlier one in the numbers of registers alone."""
+    form = registers_apart(instruction)
+    if form is None:
+        return None
+    known = _alike.get(form[0])
+    if known is None or known[0] is not rows:
+        return None
+    return with_registers(known[1], known[2], form[1])
+
+
+_alike: dict[tuple[Any, ...], tuple[Any, Record, tuple[tuple[int, int, int], ...]]] = {}
+"""Records by their instruction without numbers of registers, with the rows that its opcode had then and the places of
+those numbers."""
 
 
 class LanesMeet(Exception):

@@ -13,7 +13,7 @@ import numpy as np
 from ptxdiff.emulator.numeric.vectorise import SIGNED, Array, ArrayFunction
 from ptxdiff.sass.machine import _SIGNS, Computed, MachineLaunch, SourceFetch, constant_word
 from ptxdiff.sass.rows import SOURCES
-from ptxdiff.sass.text import Operand, Unsupported
+from ptxdiff.sass.text import MachineInstruction, Operand, Unsupported
 
 REGISTERS, PREDICATES, UNIFORM, UNIFORM_PREDICATES = 255, 7, 255, 15
 """How many registers there are."""
@@ -223,6 +223,78 @@ def record(step: Computed) -> Record | None:
     if highest > REGISTERS:
         return None
     return Record(step, tuple(numbers), _packed(numbers), tuple(constants), highest, kept)
+
+
+# The same instruction with other registers ----------------------------------------------------------------------------
+#
+# Whether a row fits, and what a record has beside the numbers of registers, depends on a number only by three
+# questions: whether it is RZ, whether it is even, and whether it is one of the last ones, which begin no pair.
+# Predicates keep their numbers here, because PT has a meaning, and so do uniform registers.
+
+_LAST = 252
+"""Registers from this one on are told apart by their numbers."""
+
+
+def registers_apart(instruction: MachineInstruction) -> tuple[tuple[Any, ...], tuple[int, ...]] | None:
+    """An instruction without the numbers of its registers, and these, in order; None if it has no such form.
+
+    Two instructions with equal forms have equal records but for these numbers.
+    """
+    form: list[Any] = [instruction.opcode, instruction.modifiers, instruction.guard]
+    numbers: list[int] = []
+    immediate = False
+    for o in instruction.operands:
+        if o.kind == "R":
+            n = o.number
+            form.append(("R", n if n < 0 or n >= _LAST else n % 2, o.negated, o.absolute, o.inverted, o.suffix))
+            numbers.append(n)
+        else:
+            if o.base is not None or o.uniform is not None:
+                return None
+            immediate = immediate or o.kind not in ("P", "UP", "UR", "c")
+            form.append(o)
+    if immediate:
+        form.append(instruction.immediate)
+    return tuple(form), tuple(numbers)
+
+
+def register_places(made: Record) -> tuple[tuple[int, int, int], ...] | None:
+    """The places of the numbers of registers in a record: which of the registers of its instruction each is.
+
+    None if two registers are written, whose numbers might have to differ, or if two operands are one object, as equal
+    ones mostly are: then it is not plain which is which. The last of the three numbers: 1 where the register begins a
+    pair.
+    """
+    registers = [o for o in made.step.instruction.operands if o.kind == "R"]
+    order = {id(o): k for k, o in enumerate(registers)}
+    if len(order) < len(registers) or sum(place.kind == "R" for _, place in made.step.destinations) > 1:
+        return None
+    found = []
+    at = HEAD
+    for fetch in made.step.sources:
+        kind = made.numbers[at]
+        if kind in (REGISTER, PAIR):
+            if id(fetch.operand) not in order:
+                return None
+            found.append((at + 1, order[id(fetch.operand)], int(kind == PAIR)))
+        at += SOURCE
+    for _, place in made.step.destinations:
+        kind = made.numbers[at + 2]
+        if kind in (TO_REGISTER, TO_PAIR):
+            if id(place) not in order:
+                return None
+            found.append((at + 3, order[id(place)], int(kind == TO_PAIR)))
+        at += RESULT
+    return tuple(found)
+
+
+def with_registers(made: Record, places: Sequence[tuple[int, int, int]], registers: Sequence[int]) -> Record:
+    """A record with other registers. places: of `register_places`; registers: of `registers_apart`."""
+    numbers, highest = list(made.numbers), 0
+    for place, which, pair in places:
+        numbers[place] = registers[which]
+        highest = max(highest, registers[which] + 1 + pair)
+    return Record(made.step, tuple(numbers), _packed(numbers), made.constants, highest, made.kept)
 
 
 def _source(fetch: SourceFetch, source: tuple[int, bool]) -> tuple[int, ...] | None:

@@ -25,6 +25,7 @@ from ptxdiff.fuzz.judge import (
     FuzzPlan,
     JudgedBatch,
     PtxasFault,
+    Suspect,
     assembled_parts,
     has_fault_of,
     interpreted_proof,
@@ -125,7 +126,7 @@ def test_bits_of_a_module_that_a_program_alone_does_not_give_are_told(tmp_path):
     made = plan(levels=(0,))
     one = program("a/0", 90, made.weights)
     judge = BatchJudge(made, Joined())
-    judge.differs(one, "a/0", made.assemblers[0], b"other machine code")
+    judge.differs(one, "a/0", made.assemblers[0], "the digest of other machine code")
     (found,) = judge.findings
     assert found.kind == "unsettled"
     # This assembler's machine code is text, which has no sections to compare.
@@ -181,6 +182,69 @@ def test_a_journal_whose_last_line_has_no_end_is_resumed_without_it(tmp_path):
     FuzzCampaign(plan(), StandIn(), path)
     assert whole.startswith(path.read_bytes())
     assert len(path.read_bytes()) > 9
+
+
+def _suspected(wanted="xor.b32", labels=None):
+    """A program that shows wrong bits, and a batch in which it was tried."""
+    made = plan(levels=(0, 2, 3))
+    seed = next(s for k in range(99) if wanted in program(s := f"a/{k}", 90, made.weights).skeleton.split())
+    suspect = Suspect("wrong", seed, labels or tuple(a.label for a in made.assemblers[1:]))
+    return made, JudgedBatch(0, 2, 0, 6, 0, (), suspects=(suspect,))
+
+
+def test_what_a_program_shows_is_in_the_journal_before_it_is_examined(tmp_path, monkeypatch):
+    """A campaign that ends while it reduces a program goes on with that when it is resumed."""
+    made, tried = _suspected()
+    path = tmp_path / "journal.jsonl"
+    run = FuzzCampaign(made, StandIn(), path)
+    run.take(tried)
+
+    def end(*arguments):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(campaign, "examined", end)
+        with pytest.raises(KeyboardInterrupt):
+            run.run(0)
+    again = FuzzCampaign(made, StandIn(), path)
+    assert (again.state.batches, list(again.state.suspects.values())) == ({0}, list(tried.suspects))
+    again.run(0)
+    (found,) = again.state.findings.values()
+    assert found.kind == "wrong"
+    assert found.size <= 3
+    after = FuzzCampaign(made, StandIn(), path).state
+    assert (after.findings, after.suspects, after.batches) == (again.state.findings, {}, {0})
+
+
+def test_a_program_that_is_wrong_at_several_levels_counts_once(tmp_path):
+    """As one finding that names the levels; and once if the finding is known."""
+    made, tried = _suspected()
+    run = FuzzCampaign(made, StandIn(), tmp_path / "journal.jsonl")
+    run.take(tried)
+    run.run(0)
+    (found,) = run.state.findings.values()
+    assert found.assemblers == tuple(a.label for a in made.assemblers[1:])
+    assert (run.state.known, found.seen) == (0, 1)
+    judge = BatchJudge(made, StandIn(), (found,))
+    judge.examine(tried.suspects[0])
+    assert (judge.known, judge.findings) == (1, [])
+
+
+def test_a_batch_notes_each_program_once_with_its_levels():
+    made = dataclasses.replace(plan(levels=(2, 3)), batch=10)
+    tried = BatchJudge(made, StandIn()).tried(prepared(made, 0))
+    assert not tried.findings
+    assert len({(s.kind, s.seed) for s in tried.suspects}) == len(tried.suspects) > 0
+    assert {s.assemblers for s in tried.suspects} == {tuple(a.label for a in made.assemblers)}
+
+
+def test_a_crash_at_several_levels_is_one_finding():
+    made = plan(levels=(0, 2, 3))
+    seed = next(s for k in range(99) if "brev.b32" in program(s := f"a/{k}", 90, made.weights).skeleton.split())
+    judge = BatchJudge(made, None)
+    judge.examine(Suspect("crashed", seed, tuple(a.label for a in made.assemblers[1:]), "ended by signal 11"))
+    (found,) = judge.findings
+    assert (found.kind, found.assemblers) == ("crashed", tuple(a.label for a in made.assemblers[1:]))
 
 
 def _die(plan, number):

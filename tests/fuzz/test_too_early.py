@@ -44,5 +44,15 @@ def test_a_wait_that_is_missing_is_found_and_reduced(plan, monkeypatch) -> None:
     assert first.size <= 2
 
 
+def test_an_alarm_at_two_levels_is_one_finding_that_names_both(plan, monkeypatch) -> None:
+    found = text.Control.of
+    monkeypatch.setattr(text.Control, "of", lambda high: replace(found(high), waits=0))
+    (level,) = plan.assemblers
+    both = replace(plan, assemblers=(level, replace(level, choice=replace(level.choice, level=2))), batch=1)
+    (first, *more) = _judged(both).findings
+    assert first.assemblers == tuple(a.label for a in both.assemblers)
+    assert more == []
+
+
 def test_ptxas_waits(plan) -> None:
     assert [f.words for f in _judged(plan).findings] == []

@@ -19,7 +19,14 @@ from ptxdiff.sass.rows import DESTINATIONS, ROWS, SOURCES, InstructionRow, Opera
 from ptxdiff.sass.run import run_schedules
 from ptxdiff.sass.text import MachineFunction, MachineInstruction, Operand, Unsupported
 from ptxdiff.sass.threaded import ThreadedCode, ThreadedMachine
-from ptxdiff.sass.threaded_records import Record, change_of, record
+from ptxdiff.sass.threaded_records import (
+    Record,
+    change_of,
+    record,
+    register_places,
+    registers_apart,
+    with_registers,
+)
 from tests.support.sampling import spread
 from tests.support.sass.assembly import LOAD, STORE, plant, written
 
@@ -130,6 +137,52 @@ def test_a_record_gives_the_bits_of_its_step(row: InstructionRow) -> None:
                 assert _registers(step, None, lanes) == _registers(step, made, lanes), instruction
             agreed += 1
     assert agreed or row.undecided is not None or {"x", "m", "S", "d", "q"} & {k for s in row.shapes for k in s.sources}
+
+
+@pytest.mark.parametrize("row", spread(ALL, 16, name=lambda r: r.name))
+def test_a_record_with_other_registers_is_the_one_of_that_instruction(row: InstructionRow) -> None:
+    """Or there is none: what fits a row by the numbers of its registers is not taken over to others."""
+    compared = 0
+    for shape, chosen in itertools.product(row.shapes, range(12)):
+        kept: dict[object, tuple[Record, tuple[tuple[int, int, int], ...]]] = {}
+        for numbers in NUMBERS:
+            instruction = _renumbered(_instruction(row, shape, chosen), numbers)
+            try:
+                own = record(step) if (step := Computed(instruction)).match.row is row else None
+            except Unsupported:
+                own = None
+            form = registers_apart(instruction)
+            if form is None:
+                continue
+            if form[0] in kept:
+                assert own is not None, instruction
+                made = with_registers(*kept[form[0]], form[1])
+                assert (made.numbers, made.registers) == (own.numbers, own.registers), instruction
+                compared += 1
+            elif own is not None and (places := register_places(own)) is not None:
+                kept[form[0]] = own, places
+    assert compared or not any("R" in (o.kind for o in _instruction(row, s, 0).operands) for s in row.shapes)
+
+
+NUMBERS = ((2, 2, 2, 2), (2, 4, 6, 8), (12, 14, 12, 10), (3, 5, 7, 9), (2, 5, 6, 9), (4, 9, 4, 13), (-1, 2, 4, 6),
+           (2, -1, 4, -1), (8, -1, 12, -1), (250, 252, 254, 253), (252, 250, 250, 254), (0, 0, 0, 0))  # fmt: skip
+
+
+def _renumbered(instruction: MachineInstruction, numbers: tuple[int, ...]) -> MachineInstruction:
+    """An instruction with other registers. Equal operands are one object, as in decoded code."""
+    left, made = itertools.cycle(numbers), dict[Operand, Operand]()
+    operands = tuple(dataclasses.replace(o, number=next(left)) if o.kind == "R" else o for o in instruction.operands)
+    operands = tuple(made.setdefault(o, o) for o in operands)
+    return instruction._replace(operands=operands, text=f"{instruction.text} {numbers}")
+
+
+def test_a_planted_row_is_not_run_by_a_record_of_other_registers(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = f"{LOAD} {PLACE} IADD3 R{{}}, R4, 0x7, R0\nMOV R5, R{{}} {STORE}"
+    right = _parts(body.format(7, 7))
+    row = next(r for r in rows.ROWS["IADD3"] if r.name == "IADD3")
+    wrong = rows.InstructionRow(row.name, row.opcodes, row.fixed, row.flags, row.choices, row.shapes, _off_by_one)
+    plant(monkeypatch, "IADD3", [wrong])
+    assert (_parts(body.format(11, 11)) == right + 1).all()
 
 
 def _registers(step: Computed, made: Record | None, lanes: Array | None) -> list[object]:
