@@ -406,6 +406,8 @@ def _box_copy(instruction: MachineInstruction, code: MachineCode) -> MachineStep
             packed = _value(machine, more[0], warp) if more else 0
             if packed & 0xFFFF and not mode.startswith("im2col"):
                 raise Unsupported(f"{instruction.text}: what the lower half of its mask says is not known")
+            if packed >> 16 and not several:
+                raise Unsupported(f"{instruction.text}: what the upper half of its offsets says is not known")
             chosen = aimed(found, mode, corner, _offsets(mode, rank, packed & 0xFFFF), stores=not loads)
             if isinstance(chosen, str):
                 raise MachineFault(f"{instruction.text}: {chosen}")

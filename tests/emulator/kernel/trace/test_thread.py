@@ -72,3 +72,19 @@ def test_copies_are_recorded_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(observers, "MOST_TAKEN", 255)
     with pytest.raises(TooLong, match="copies and multiplies more than 255 bytes"):
         followed(launched(LOAD, tensor=True), 0)
+
+
+def test_a_box_that_adds_to_a_tensor() -> None:
+    """An element depends on the old one, and on that of shared memory."""
+    from tests.support.emulator.tensor_copies import Case
+    from tests.support.emulator.tensor_runs import host_map
+
+    words = np.arange(64, dtype=np.uint32).reshape(8, 8)
+    case = Case("tile", 2, 0, 0, words, 8, (4, 8), (0, 2), op="add")
+    tensor, data = Buffer(words, "tensor"), Buffer(np.arange(32, dtype=np.uint32) + 100, "data")
+    arguments = [host_map(case, tensor), data, *case.numbers]
+    trace = followed(Launched(load_kernel(case.text("sm_90")), arguments, (1, 1, 1), (THREADS, 1, 1)), 0)
+    step = next(s for s in trace.steps if "cp.reduce" in s.text)
+    old, added = step.made_of(("tensor", 4 * 17))  # element 1 of the first row of the box
+    assert (old.value, old.memory, added.value) == (17, ("tensor", 4 * 17), 101)
+    assert isinstance(added.stored, Stored)
