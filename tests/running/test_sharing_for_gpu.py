@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 pytest.importorskip("torch")
+pytest.importorskip("triton")
 
-from ptxdiff import Case, asm
-from ptxdiff.jobs import Job, Outcome
+import triton
+
+from ptxdiff import Case, asm, plain
+from ptxdiff.jobs import Artifacts, Job, Outcome
+from ptxdiff.model.dialect import AsmCall
 from ptxdiff.model.load import LoadedCase
 from ptxdiff.model.match import Domain
 from ptxdiff.model.variants import ExpectedFailure
@@ -108,3 +113,19 @@ def test_the_failure_is_found_by_its_key_and_by_its_token() -> None:
     assert outcome.findings == failed.findings
     (again,) = run_item(it, backend, "quick", replay=parse(failed.replay, it.loaded.case)).results
     assert (again.verdict, again.findings) == ("fail", failed.findings)
+
+
+@triton.jit
+def in_triton(a, b):
+    return a
+
+
+@pytest.mark.parametrize(("constraints", "verdict"), [("=r,r,r", "fail"), ("=&r,r,r", "pass")])
+def test_asm_within_a_triton_function_is_tried_alone(constraints: str, verdict: str) -> None:
+    """A GPU's outcome names the blocks that its compiler got."""
+    call = AsmCall(TEXT, constraints, inputs=("i32", "i32"), outputs=("i32",), place="case.py:7")
+    device = Scripted(lambda job: replace(on_device(job), artifacts=Artifacts(asm=(call,))))
+    case = Case(inputs={"a": U32, "b": U32}, outputs={"y": U32}, reference=mixed, variants={"it": plain(in_triton)})
+    found = run_item(Item(LoadedCase(case, "case", "case", Path(__file__), ""), "it", "sm_90a", "gpu"), device, "quick")
+    assert found.verdict == verdict
+    assert any("make the constraint of $0 '=&r'" in f for r in found.results for f in r.findings) == (verdict == "fail")
