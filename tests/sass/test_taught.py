@@ -541,7 +541,6 @@ def _with_infinities(a: int, b: int, rnd: int, relu: int) -> int:
         ("carry of mul.lo.u64 and sub to mul.hi.u64", "UIADD3", "UIADD3.64-b", "_sum_without_carry"),
         ("carry of mul.lo.u64 and sub to mul.hi.u64", "UIADD3", "UIADD3.64.X", "_sum_that_takes_no_carry"),
         ("carry of mul.lo.u64 and sub of bits to mul.hi.u64", "UIADD3", "UIADD3.64-b", "_borrow_of_zero"),
-        ("a chosen neg.s64 between others", "UIADD3", "UIADD3.64-a", "_sum_of_words"),
         ("two e5m2x2 from f16x2", "UF2FP", "F2FP.SATFINITE{.RELU}.form.F16.UNPACK_B_MERGE_C", "_other_code"),
     ],
 )
