@@ -113,7 +113,7 @@ _COPIES = {w: ArrayFunction(_copy, (), ((w, False),), w) for w in (1, 16, 32, 64
 _HALVES = ArrayFunction(_halves, (), ((16, False), (16, False)), 32)
 
 
-class _Recorder:
+class _StatementRecorder:
     """Makes the records of the steps of one bound statement."""
 
     def __init__(self, kernel: Kernel) -> None:
@@ -260,7 +260,7 @@ def _made(kernel: Kernel, writes: int, reads: Sequence[str]) -> Template:
     places = {slots[f"%w{k}"]: k for k in range(writes)}
     places |= {slots[f"%q{k}"]: writes + k for k, r in enumerate(reads) if r in KINDS}
     places[slots[_OWN]] = -1
-    recorder, body = _Recorder(kernel), slots[_BODY]
+    recorder, body = _StatementRecorder(kernel), slots[_BODY]
     steps: list[_Record | _Python | _Jump | None] = []
     begins: list[int] = []
     bound = kernel.program.steps[:-1]
@@ -316,7 +316,7 @@ def _refuse_unwritten(steps: Sequence[Step], places: dict[int, int], writes: int
 
 
 @dataclass
-class _Code:
+class _ProgramCode:
     """A program, ready to run. at: of each step, its place among the numbers, or -1. steps: those that Python runs,
     with the rows of their slots. jumps: the row of their predicate (-1: always), whether negated, and their target."""
 
@@ -375,7 +375,7 @@ class StatementEmulator:
         """The right outputs, shape [BLOCK, OUTPUTS]. inputs: shape [BLOCK, INPUTS]. Raises NotPlain."""
         if self._run_records is None or inputs.shape != (BLOCK, INPUTS):
             raise NotPlain
-        code = _Code()
+        code = _ProgramCode()
         for number in range(INPUTS):
             code.variable(Variable("r", number))
         own = code.row_of(1)
@@ -392,14 +392,14 @@ class StatementEmulator:
         return found
 
     @staticmethod
-    def _output(code: _Code, operand: Operand, written: set[Variable]) -> int:
+    def _output(code: _ProgramCode, operand: Operand, written: set[Variable]) -> int:
         if operand == "0":
             return -1
         if not isinstance(operand, Variable) or operand not in written or operand.kind != "r":
             raise NotPlain
         return code.rows[operand]
 
-    def _add(self, code: _Code, statements: Sequence[Statement], written: set[Variable]) -> None:
+    def _add(self, code: _ProgramCode, statements: Sequence[Statement], written: set[Variable]) -> None:
         """Put statements behind the others. written: the registers that are, to which theirs are added."""
         for statement in statements:
             operands: list[Operand] = [*statement.writes, *statement.reads]
@@ -423,7 +423,7 @@ class StatementEmulator:
             written.update(statement.writes)
 
     def _put(
-        self, code: _Code, statement: Statement, template: Template, rows: dict[int, int], written: set[Variable]
+        self, code: _ProgramCode, statement: Statement, template: Template, rows: dict[int, int], written: set[Variable]
     ) -> None:
         begins: list[int] = []
         jumps: list[tuple[int, _Jump]] = []
@@ -475,7 +475,7 @@ class StatementEmulator:
         self._frame.forget()
         return self._frame
 
-    def _run(self, code: _Code) -> None:
+    def _run(self, code: _ProgramCode) -> None:
         """Run it. Lanes at the lowest step go first, as in the emulator."""
         at, run_records = code.at, self._run_records
         assert run_records is not None
