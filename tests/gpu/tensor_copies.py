@@ -213,7 +213,7 @@ def in_processes(works, end, processes):
                 process.join()
                 result = {"error": f"the process ended with {process.exitcode}"}
             process.join()
-            yield name, result
+            yield name, {k: " ".join(v.split()) if isinstance(v, str) else v for k, v in result.items()}
         for here, (name, process, last) in list(running.items()):
             if time.monotonic() > last:
                 del running[here]
