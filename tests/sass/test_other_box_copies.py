@@ -8,8 +8,8 @@ from functools import partial
 import numpy as np
 import pytest
 
-from ptxdiff.emulator import Buffer
-from ptxdiff.emulator.kernel.async_copy.tensor_maps import decoded
+from ptxdiff.emulator import Buffer, Pixels, PtxError
+from ptxdiff.emulator.kernel.async_copy.tensor_maps import TensorMap, decoded
 from ptxdiff.sass import async_copy, tensor_maps
 from ptxdiff.sass.text import MachineFault, Unsupported
 from ptxdiff.triton.targets import probe
@@ -98,10 +98,74 @@ def test_maps_of_columns_are_read_as_they_are_made() -> None:
         assert tensor_maps.read_map(tensor_maps.of_the_device(data)) == decoded(data)
 
 
-def test_a_replaced_box_of_a_column_is_refused() -> None:
-    data = bytearray(tensor_maps.of_the_device(host_map(COLUMN, Buffer(COLUMN.tensor, "tensor")).bytes))
-    data[13 * 4 + 3] = 7  # where `tensormap.replace` puts the first size of a box
-    assert "was replaced" in str(tensor_maps.read_map(bytes(data)))
+# A map that the driver made on an H200 (cuTensorMapEncodeIm2col): columns of 8 pixels with 8 channels of a tensor of
+# (4, 9, 9, 9, 16) elements of 4 bytes at 0x7f0000000000; corners are 0, steps 1.
+OF_THE_DRIVER = bytes.fromhex(
+    "00000000007f00004101000004000000240000004401000064" "0b0000000000000f00000008000000080000000800000003000000"
+    "00000007000000000700000000010000" "0000000010000000" + "00" * 52
+)  # fmt: skip
+
+
+def _changed(*bits: int) -> bytes:
+    number = int.from_bytes(OF_THE_DRIVER, "little")
+    for bit in bits:
+        number ^= 1 << bit
+    return number.to_bytes(128, "little")
+
+
+def test_a_map_of_the_driver_is_read() -> None:
+    found = tensor_maps.read_map(OF_THE_DRIVER)
+    assert isinstance(found, TensorMap)
+    assert (found.address, found.sizes, found.strides) == (0x7F0000000000, (16, 9, 9, 9, 4), (64, 576, 5184, 46656))
+    assert (found.box, found.element, found.pixels) == ((8, 8), 2, Pixels((0, 0, 0), (0, 0, 0), (1, 1, 1)))
+
+
+@pytest.mark.parametrize(
+    ("bits", "box", "pixels"),
+    [((480, *range(484, 490), *range(517, 527)), (8, 1015), {}), ((*range(443, 448), 520, 525), (256, 8), {}),
+     (range(448, 453), (8, 8), {"lower": (-1, 0, 0)}), (range(464, 469), (8, 8), {"upper": (-1, 0, 0)}),
+     (range(453, 458), (8, 8), {"lower": (0, -1, 0)}), (range(469, 474), (8, 8), {"upper": (0, -1, 0)}),
+     (range(458, 463), (8, 8), {"lower": (0, 0, -1)}), (range(474, 479), (8, 8), {"upper": (0, 0, -1)}),
+     ((419, 420, 421), (8, 8), {"steps": (8, 1, 1)}), ((422, 423, 424), (8, 8), {"steps": (1, 8, 1)}),
+     ((425, 426, 427), (8, 8), {"steps": (1, 1, 8)})],
+)  # fmt: skip
+def test_numbers_of_a_column_lie_where_the_driver_has_them(
+    bits: tuple[int, ...], box: tuple[int, int], pixels: dict[str, tuple[int, ...]]
+) -> None:
+    """The bits that changed with one number of the map above, on an H200."""
+    found = tensor_maps.read_map(_changed(*bits))
+    assert isinstance(found, TensorMap)
+    assert found.box == box
+    assert found.pixels == replace(Pixels((0, 0, 0), (0, 0, 0), (1, 1, 1)), **pixels)
+
+
+def test_without_its_bit_the_map_is_one_of_tiles() -> None:
+    found = tensor_maps.read_map(_changed(64, 480, 481, 482, 517, 520))
+    assert isinstance(found, TensorMap)
+    assert (found.box, found.pixels) == ((8, 1, 1, 1, 1), None)
+
+
+@pytest.mark.parametrize("bit", [65, 463, 479, 490, 511, 576, 581, 960, 1023])
+def test_a_column_with_a_bit_of_no_field_is_refused(bit: int) -> None:
+    assert f"bit {bit} is of no field" in str(tensor_maps.read_map(_changed(bit)))
+
+
+def test_pixels_in_a_map_for_tiles_are_refused() -> None:
+    assert "bit 480 is of no field" in str(tensor_maps.read_map(_changed(64)))
+
+
+def test_replaced_channels_are_read() -> None:
+    """`tensormap.replace` of the first size of a box writes there. The PTX emulator refuses such a map."""
+    found = tensor_maps.read_map(_changed(442))
+    assert isinstance(found, TensorMap)
+    assert found.box == (4, 8)
+
+
+def test_a_column_that_the_device_cannot_hold_is_refused() -> None:
+    data = bytearray(host_map(COLUMN, Buffer(COLUMN.tensor, "tensor")).bytes)
+    data[68:72] = (1 << 16 | 1025).to_bytes(4, "little")
+    with pytest.raises(PtxError, match="1025 pixels in a column"):
+        tensor_maps.of_the_device(bytes(data))
 
 
 def _for_two_blocks(case: Case, mask: int) -> str:
@@ -119,7 +183,7 @@ def _for_two_blocks(case: Case, mask: int) -> str:
 def test_a_column_for_several_blocks() -> None:
     """The offsets and the mask share a register."""
     needs("sm_90a")
-    from ptxdiff.emulator import PtxError, run_kernel
+    from ptxdiff.emulator import run_kernel
     from ptxdiff.launcher import _machine_code
     from ptxdiff.sass.run import run_machine_code
 

@@ -50,7 +50,7 @@ NANS = {6: 0x7FFF, 7: 0x7FFFFFFF, 9: 0x7FFFFFFFFFFFFFFF, 10: 0x7FFF}
 SPANS = (16, 32, 64, 128)
 OPERATIONS = {
     "add": (2, 3, 4, 6, 7, 10), "min": (2, 3, 4, 5, 6), "max": (2, 3, 4, 5, 6), "inc": (2,), "dec": (2,),
-    "and": (2, 3, 4, 5), "or": (2, 3, 4, 5), "xor": (2, 3, 4, 5),
+    "and": (2, 3, 4), "or": (2, 3, 4, 5), "xor": (2, 3, 4, 5),
 }  # fmt: skip
 """The types of elements of each reduction. Minima of bfloat16 are left to the tests of min.bf16."""
 
@@ -242,9 +242,10 @@ def numbers(rng: np.random.Generator, element: int, shape: tuple[int, ...]) -> n
     return np.where(few, rng.integers(0, 4, shape).astype(dtype), whole)
 
 
-def random_case(rng: np.random.Generator, mode: str, rank: int, op: str = "") -> Case:
-    """A copy in a mode with a tensor of 3 to 5 dimensions (2 for rows; any for tiles)."""
-    element = int(rng.choice(OPERATIONS[op] if op else list(TYPES)))
+def random_case(rng: np.random.Generator, mode: str, rank: int, op: str = "", element: int | None = None) -> Case:
+    """A copy in a mode with a tensor of 3 to 5 dimensions (2 for rows; any for tiles). element: instead of any."""
+    if element is None:
+        element = int(rng.choice(OPERATIONS[op] if op else list(TYPES)))
     size = np.dtype(TYPES[element]).itemsize
     swizzle = int(rng.integers(1 if mode.startswith("im2col::w") else 0, 4))
     channels = SPANS[swizzle] // size * (int(rng.integers(1, 3)) if not swizzle else 1)
@@ -289,9 +290,17 @@ def random_case(rng: np.random.Generator, mode: str, rank: int, op: str = "") ->
                 lower=tuple(lower), upper=tuple(upper), steps=steps, **known)  # fmt: skip
 
 
-def cases(count: int, seed: int, modes: tuple[str, ...], op: str = "") -> list[Case]:
-    """Random copies, by turns in the modes."""
+def smallest(op: str, element: int, rank: int) -> Case:
+    """A reduction of a tile that lies inside of a tensor of one dimension or two."""
+    size = np.dtype(TYPES[element]).itemsize
+    row = 16 // size
+    tensor = numbers(np.random.default_rng(element), element, (4, 2 * row) if rank == 2 else (2 * row,))
+    return Case("tile", element, 0, 0, tensor, 2 * row, (2, row)[-rank:], (0,) * rank, op=op)
+
+
+def cases(count: int, seed: int, modes: tuple[str, ...], op: str = "", element: int | None = None) -> list[Case]:
+    """Random copies, by turns in the modes. element: the code of all elements' type."""
     rng = np.random.default_rng(seed)
     chosen = itertools.islice(itertools.cycle(modes), count)
     ranks = {"tile": (1, 6), "tile::gather4": (2, 3), "tile::scatter4": (2, 3)}
-    return [random_case(rng, mode, int(rng.integers(*ranks.get(mode, (3, 6)))), op) for mode in chosen]
+    return [random_case(rng, mode, int(rng.integers(*ranks.get(mode, (3, 6)))), op, element) for mode in chosen]

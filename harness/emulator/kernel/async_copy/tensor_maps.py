@@ -38,9 +38,9 @@ _SWIZZLES = (16, 32, 64, 128)
 GREATEST_BOX = 256
 _GREATEST_COLUMN = 1024
 """The most pixels of a column (cuTensorMapEncodeIm2col)."""
-_CORNER_BITS = {3: 16, 4: 8, 5: 5}
+CORNER_BITS = {3: 16, 4: 8, 5: 5}
 """By the number of dimensions: the bits of a corner's coordinate, signed, and of an im2col offset, unsigned."""
-_OF_COLUMNS = 1 << 16
+OF_COLUMNS = 1 << 16
 """Marks channels and pixels where a tile has its box. What `tensormap.replace` writes there has no such mark."""
 _WIDE_PIXELS = 128
 _GREATEST_HALO = {"im2col::w": 512, "im2col::w::128": 32}
@@ -150,14 +150,14 @@ def encoded(
     if pixels is not None:
         kind, steps = _KINDS.index(pixels.kind), padded((1, *pixels.steps), 5, 1)
         corners = _packed(pixels, len(sizes))
-        box = [b | _OF_COLUMNS for b in padded(box, 5, 1)]
+        box = [b | OF_COLUMNS for b in padded(box, 5, 1)]
     fields = [address, *padded(sizes, 5, 1), kind, *padded(strides, 4, 0), *padded(box, 5, 1), *steps]
     return _LAYOUT.pack(*fields, len(sizes) - 1, elemtype, 0, swizzle_mode, fill_mode, corners)
 
 
 def _packed(pixels: Pixels, rank: int) -> int:
     """Both corners in 32 bits. Raises PtxError for one that has too many coordinates, or too great ones."""
-    bits = _CORNER_BITS.get(rank, 0)
+    bits = CORNER_BITS.get(rank, 0)
     dimensions = rank - 2 if pixels.kind == "im2col" else 1
     total = 0
     for corner in (pixels.upper, pixels.lower):
@@ -171,7 +171,7 @@ def _packed(pixels: Pixels, rank: int) -> int:
 
 def _unpacked(corners: int, rank: int, kind: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The lower and the upper corner."""
-    bits, dimensions = _CORNER_BITS[rank], rank - 2
+    bits, dimensions = CORNER_BITS[rank], rank - 2
     each = [corners >> bits * k & (1 << bits) - 1 for k in range(2 * dimensions)]
     signed = tuple(c - (1 << bits) if c >> bits - 1 else c for c in each)
     kept = dimensions if kind == "im2col" else 1
@@ -232,9 +232,9 @@ def _pixels(
 ) -> tuple[Pixels, tuple[int, ...]] | str:
     """The pixels of a map for im2col, with channels of a pixel and pixels of a column; or an error message."""
     rank = len(sizes)
-    if rank not in _CORNER_BITS:
+    if rank not in CORNER_BITS:
         return f"a map for {kind} has 3 to 5 dimensions, not {rank}"
-    if any(b & _OF_COLUMNS == 0 for b in box):
+    if any(b & OF_COLUMNS == 0 for b in box):
         return f"a kernel has replaced the box of a map for {kind}, which has channels and pixels instead"
     if kind != "im2col" and not swizzle_mode:
         return f"a map for {kind} without a swizzle: these modes need one (ISA 5.5.5)"
@@ -244,7 +244,7 @@ def _pixels(
     pixels = Pixels(lower, upper, steps[1 : 1 + len(lower)], kind)
     if any(a > b for a, b in _bounds(pixels, sizes)):
         return f"the pixels between the corners {lower} and {upper} of sizes {sizes[1 : 1 + len(lower)]} are none"
-    return pixels, (box[0] & ~_OF_COLUMNS, box[1] & ~_OF_COLUMNS)
+    return pixels, (box[0] & ~OF_COLUMNS, box[1] & ~OF_COLUMNS)
 
 
 def _bounds(pixels: Pixels, sizes: tuple[int, ...]) -> list[tuple[int, int]]:
@@ -294,7 +294,7 @@ def _columns(
     within = list(zip(coordinates[1:-1], _bounds(pixels, found.sizes), strict=False))
     box = found.box
     if pixels.kind == "im2col":
-        bits = _CORNER_BITS[len(found.sizes)]
+        bits = CORNER_BITS[len(found.sizes)]
         if any(not 0 <= one < 1 << bits for one in info):
             return f"the im2col offsets {list(info)} of {len(found.sizes)} dimensions are to be 0 to {(1 << bits) - 1}"
         if any(not a <= c <= b for c, (a, b) in within):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ptxdiff.emulator.isa import asynchronous  # noqa: F401  declares the forms of cp.reduce
+from ptxdiff.emulator.isa import asynchronous, float32, float_extremes, half  # noqa: F401  declare what is found here
 from ptxdiff.emulator.isa.forms import find
 from ptxdiff.emulator.kernel.memory.access import update_of
 
@@ -22,6 +22,13 @@ _OF_OPERATION = {
     **dict.fromkeys(("and", "or", "xor"), ("u32", "s32", "u64", "s64")),
 }
 """The table of the ISA. Types of bits are those of integers of their width: a map has no others."""
+ILLEGAL_ON_A_DEVICE = {("and", 5)}
+"""Operations and codes of types that the table has, and for which an H200 raises an illegal instruction."""
+
+
+def in_the_table(operation: str, element: int) -> bool:
+    """Whether the ISA has a reduction of elements whose type has a code in a tensor map."""
+    return _TYPES.get(element, "") in _OF_OPERATION[operation]
 
 
 def reduction(operation: str, element: int) -> Callable[..., int] | str:
@@ -30,10 +37,13 @@ def reduction(operation: str, element: int) -> Callable[..., int] | str:
     element: the code of the elements' type in the tensor map.
     """
     name = _TYPES.get(element, "")
-    if name not in _OF_OPERATION[operation]:
+    if not in_the_table(operation, element):
         kinds = ", ".join(f".{kind}" for kind in _OF_OPERATION[operation])
         what = f".{name}" if name else f"the type of code {element}"
         return f"a reduction .{operation} of a tensor whose elements are {what}: it has {kinds}"
+    if (operation, element) in ILLEGAL_ON_A_DEVICE:
+        what = f"a reduction .{operation} of a tensor whose elements are .{name}"
+        return f"{what}: an H200 raises an illegal instruction for it, though the ISA has .b{name[1:]}"
     if operation in ("and", "or", "xor"):
         name = f"b{name[1:]}"
     modifiers = (operation, "noftz", name) if operation == "add" and name.endswith("f16") else (operation, name)

@@ -11,7 +11,7 @@ import pytest
 from ptxdiff.emulator import Buffer, PtxError, run_kernel
 from ptxdiff.emulator.errors import ExecutionError, MemoryFault, UndefinedBits
 from ptxdiff.emulator.kernel.async_copy import bulk, bulk_in_flight
-from ptxdiff.emulator.kernel.async_copy.tensor_reductions import reduction
+from ptxdiff.emulator.kernel.async_copy.tensor_reductions import ILLEGAL_ON_A_DEVICE, in_the_table, reduction
 from tests.support.emulator.tensor_copies import OPERATIONS, THREADS, Case, cases, numbers, stored
 from tests.support.emulator.tensor_runs import host_map, on_emulator, run_store
 
@@ -55,6 +55,14 @@ def test_types_without_the_operation_are_refused(op: str, element: int) -> None:
         box = np.zeros((4, 4), f"u{8}")
         with pytest.raises(ExecutionError, match=rf"thread 0.*reduction .{op} of a tensor whose elements are"):
             run_store(Case("tile", element, 0, 0, box, 4, (4, 4), (0, 0), op=op), np.zeros(128, np.uint8), "sm_90")
+
+
+def test_what_a_device_refuses_is_refused() -> None:
+    assert ILLEGAL_ON_A_DEVICE
+    for op, element in ILLEGAL_ON_A_DEVICE:
+        assert in_the_table(op, element)
+        assert element not in OPERATIONS[op]
+        assert "an H200 raises an illegal instruction" in str(reduction(op, element))
 
 
 def test_scattered_rows_have_no_reduction() -> None:
