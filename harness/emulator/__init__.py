@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     )
     from ptxdiff.emulator.binding.packed import in_tritons_form
     from ptxdiff.emulator.binding.special_registers import NEEDS, SPECIAL_REGISTERS
+    from ptxdiff.emulator.constant_folding import built_constants
     from ptxdiff.emulator.dataflow import HAZARDS, Hazard, approximate_results, approximate_tensors, sharing
     from ptxdiff.emulator.errors import (
         ExecutionError,
@@ -130,6 +131,7 @@ _NAMES = {
         "NEEDS",
         "SPECIAL_REGISTERS",
     ),
+    "constant_folding": ("built_constants",),
     "dataflow": (
         "approximate_results",
         "approximate_tensors",
@@ -247,6 +249,7 @@ __all__ = [
     "approximate_tensors",
     "assemble",
     "bind",
+    "built_constants",
     "check_inputs",
     "check_pack",
     "clusters_of",

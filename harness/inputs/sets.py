@@ -25,7 +25,7 @@ from ptxdiff.inputs.together import made_together
 from ptxdiff.inputs.words import constant_pairs, constant_relations, constant_words, word_inputs
 from ptxdiff.model.arguments import format_of, units_of_hard_cases, values_of
 from ptxdiff.model.case import Case
-from ptxdiff.model.constants import constants_of
+from ptxdiff.model.constants import built_constants_of, constants_of
 from ptxdiff.model.match import Domain, read_only
 from ptxdiff.model.variants import Variant
 from ptxdiff.references.formats import BF16, F16, F32, Format
@@ -109,7 +109,9 @@ def constant_sets(case: Case, effort: str, variant: Variant) -> list[InputSet]:
     """The non-empty sets `constants/3` and `together/4` of one variant; none where all inputs run.
 
     These sets depend on the variant's code, because their numbers come from there. In `together/4` two inputs make a
-    number, by a product, a shift or another step, or each of several inputs has one.
+    number, by a product, a shift or another step, or each of several inputs has one. `constants-built/1` and
+    `together-built/1` are the same for numbers that the asm builds at run time; they are sets of their own, so that
+    many such numbers take no place of those in the text.
     """
     return _constants_cached(CaseRef(case), CaseRef(variant), _runs_all(case, effort))
 
@@ -120,12 +122,34 @@ def _constants_cached(case_ref: CaseRef, variant_ref: CaseRef, everything: bool)
     formats = {name: format_of(a) for name, a in case.inputs.items()}
     if everything or not formats:
         return []
+    written = constants_of(variant_ref.of)
+    both = _with_built(case_ref, variant_ref, _BUILT)
     made = []
-    for name, columns_of in (("constants/3", constant_inputs), ("together/4", made_together)):
+    for name, columns_of, numbers in (
+        ("constants/3", constant_inputs, written),
+        ("together/4", made_together, written),
+        *((("constants-built/1", constant_inputs, both), ("together-built/1", made_together, both)) if both else ()),
+    ):
         seed = seed_of(name)
-        columns = columns_of(formats, constants_of(variant_ref.of), np.random.default_rng(seed))
+        columns = columns_of(formats, numbers, np.random.default_rng(seed))
         made.append(_listed(name, seed, formats, columns, case.domain))
     return [s for s in made if s.count]
+
+
+_BUILT, _BUILT_IN_WORDS = 48, 24
+"""Numbers that the asm builds, with those in its text: of elements, and of words of packs. Of more the last ones count,
+which in a long loop are those of the last rounds."""
+
+
+def _with_built(case_ref: CaseRef, variant_ref: CaseRef, most: int) -> tuple[int | float, ...]:
+    """The numbers that the asm builds, and those in its text, as many as there is room for; none if it builds none."""
+    built = _built_cached(case_ref, variant_ref)
+    return tuple(dict.fromkeys([*built[-most:], *constants_of(variant_ref.of)]))[:most] if built else ()
+
+
+@functools.lru_cache(maxsize=64)
+def _built_cached(case_ref: CaseRef, variant_ref: CaseRef) -> tuple[int | float, ...]:
+    return built_constants_of(case_ref.of, variant_ref.of)
 
 
 def word_sets(case: Case, effort: str, variant: Variant, pack: int) -> list[InputSet]:
@@ -133,12 +157,16 @@ def word_sets(case: Case, effort: str, variant: Variant, pack: int) -> list[Inpu
 
     `all-words-4/1` has all tuples, if they have at most as many bits as run exhaustively. Else there are `words-4/1`,
     made from the formats and the reference's thresholds, and `constants-4/2`, `constants-pairs-4/2` and
-    `constants-relations-4/2`, made from the numbers in the variant's code. None where an invocation reads a
-    single code.
+    `constants-relations-4/2`, made from the numbers in the variant's code; `constants-built-4/1` and so on, from those
+    that its asm builds. None where an invocation reads a single code.
     """
     if runs_all_words(case, effort, pack):
         return [all_words(case, pack)]
-    of_code = [_constant_words(CaseRef(case), CaseRef(variant), pack, part) for part in _OF_CODE]
+    of_code = [
+        _constant_words(CaseRef(case), CaseRef(variant), pack, part, built)
+        for built in ((False, True) if _built_cached(CaseRef(case), CaseRef(variant)) else (False,))
+        for part in _OF_CODE
+    ]
     made = [_words(CaseRef(case), effort, pack), *of_code]
     return [s for s in made if s.count]
 
@@ -148,7 +176,7 @@ def has_tuples(name: str) -> bool:
     return bool(_TUPLES.match(name))
 
 
-_TUPLES = re.compile(r"(all-words|words|constants(-pairs|-relations)?)-\d+(-full)?/")
+_TUPLES = re.compile(r"(all-words|words|constants(-built)?(-pairs|-relations)?)-\d+(-full)?/")
 
 
 def tuple_bits(case: Case, pack: int) -> int:
@@ -183,13 +211,14 @@ _OF_CODE = {"": constant_words, "-pairs": constant_pairs, "-relations": constant
 
 
 @functools.lru_cache(maxsize=64)
-def _constant_words(case_ref: CaseRef, variant_ref: CaseRef, pack: int, part: str) -> InputSet:
+def _constant_words(case_ref: CaseRef, variant_ref: CaseRef, pack: int, part: str, built: bool) -> InputSet:
     case: Case = case_ref.of
     formats = {name: format_of(a) for name, a in case.inputs.items()}
     inside = functools.partial(within, case.domain, formats)
-    numbers = constants_of(variant_ref.of)
+    numbers = _with_built(case_ref, variant_ref, _BUILT_IN_WORDS) if built else constants_of(variant_ref.of)
     columns = _OF_CODE[part](formats, pack, numbers, None if case.domain is None else inside)
-    return _tuples(f"constants{part}-{pack}/2", formats, columns, pack)
+    name = f"constants-built{part}-{pack}/1" if built else f"constants{part}-{pack}/2"
+    return _tuples(name, formats, columns, pack)
 
 
 @functools.lru_cache(maxsize=32)

@@ -1,4 +1,4 @@
-"""The numbers that stand in the code of a variant: the places where code has special cases.
+"""The numbers in the code of a variant, written or built by asm from others: the places where code has special cases.
 
 Of asm and given PTX those in the text; of Triton functions those in the functions, in what they call, and in the
 globals that they name. Comments may add numbers, which does no harm: they only become further inputs.
@@ -6,13 +6,16 @@ globals that they name. Comments may add numbers, which does no harm: they only 
 
 from __future__ import annotations
 
+import itertools
 import re
 import struct
 import types
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ptxdiff.model.variants import AsmVariant, ComparedPtx, KernelVariant, PlainVariant, PtxVariant, Variant
+from ptxdiff.model.case import Case
+from ptxdiff.model.derive import asm_form, packs_of
+from ptxdiff.model.variants import AsmVariant, CaseError, ComparedPtx, KernelVariant, PlainVariant, PtxVariant, Variant
 
 _NUMBER = re.compile(
     r"(?<![\w.$%<])(?:0[fF](?P<single>[0-9a-fA-F]{8})|0[dD](?P<double>[0-9a-fA-F]{16})|0[xX](?P<hex>[0-9a-fA-F]+)|"
@@ -47,6 +50,72 @@ def constants_of(variant: Variant) -> tuple[int | float, ...]:
     return tuple(distinct.values())
 
 
+def built_constants_of(case: Case, variant: Variant) -> tuple[int | float, ...]:
+    """The distinct numbers that the asm of a variant builds at run time and that meet its inputs.
+
+    Those that `constants_of` has already are left out, and so are their negations and complements. Of Triton functions
+    the asm whose text and constraints stand as strings in one function. None of whole kernels in PTX.
+    """
+    known = {n & mask for n in _as_written(constants_of(variant)) for mask in _MASKS}
+    built = (pair for asm, constraints in _blocks(case, variant) for pair in _built(asm, constraints))
+    return tuple(dict.fromkeys(n for bits, floats in built if bits not in known for n in (bits, *floats)))
+
+
+_MASKS = tuple((1 << bits) - 1 for bits in (8, 16, 32, 64))
+
+
+def _as_written(numbers: Iterable[int | float]) -> Iterator[int]:
+    """The bits as which the machine may read numbers of the code: of either sign, complemented, or as floats."""
+    for n in numbers:
+        if isinstance(n, int):
+            yield from (n, -n, ~n)
+        else:
+            for letters in ("eH", "fI", "dQ"):
+                try:
+                    bits = struct.unpack(f"<{letters[1]}", struct.pack(f"<{letters[0]}", n))[0]
+                except OverflowError:
+                    continue
+                yield from (bits, bits ^ 1 << 8 * struct.calcsize(letters[1]) - 1)
+
+
+def _built(asm: str, constraints: str) -> tuple[tuple[int, tuple[float, ...]], ...]:
+    from ptxdiff.emulator import built_constants
+
+    return built_constants(asm, constraints)
+
+
+def _blocks(case: Case, variant: Variant) -> Iterator[tuple[str, str]]:
+    """The asm blocks of a variant with their constraints, as far as they can be told without a compiler."""
+    if isinstance(variant, AsmVariant):
+        for pack in packs_of(case, variant):
+            try:
+                form = asm_form(case, variant, pack)
+            except CaseError:  # the run reports it
+                continue
+            yield form.text, form.constraints
+    elif isinstance(variant, PlainVariant | KernelVariant):
+        for function in _functions(variant.function):
+            texts = list(dict.fromkeys(_strings(function)))
+            constraints = [t for t in texts if _CONSTRAINTS.fullmatch(t)]
+            blocks = [t for t in texts if ";" in t and "$" in t]
+            yield from itertools.islice(itertools.product(blocks, constraints), _BLOCKS)
+
+
+_CONSTRAINTS = re.compile(r"\s*=[\w&=+,\s]+")
+_BLOCKS = 64
+"""Pairs of an asm text and constraints in one Triton function that are tried; those that do not fit give no number."""
+
+
+def _strings(function: types.FunctionType) -> Iterator[str]:
+    """The strings that stand in a function, and in globals that it names."""
+    for code in _codes_of(function.__code__):
+        named = (function.__globals__.get(name) for name in code.co_names)
+        for value in (*code.co_consts, *named):
+            value = value.value if type(value).__name__ == "constexpr" else value
+            if isinstance(value, str):
+                yield value
+
+
 def packs_in_code(variant: Variant, unit_bits: Iterable[int]) -> tuple[int, ...]:
     """How many elements code that is no `asm()` variant may read at once, in ascending order; none if only one.
 
@@ -70,21 +139,27 @@ _LOAD = re.compile(
 
 def _names_inline_asm(function: Any) -> bool:
     """Whether a Triton function, or one that it calls, names `inline_asm_elementwise`, under whatever name."""
+    return any(
+        plain.__name__ == _INLINE_ASM or any(_INLINE_ASM in code.co_names for code in _codes_of(plain.__code__))
+        for plain in _functions(function, _INLINE_ASM)
+    )
+
+
+def _functions(function: Any, also: str = "") -> Iterator[types.FunctionType]:
+    """A Triton function and those that it calls: none of a library, but for one of the name `also`."""
     left, met = [function], set()
     while left:
         value = left.pop()
         plain = getattr(value, "fn", value)
-        if getattr(plain, "__name__", "") == _INLINE_ASM:
-            return True
+        if also and getattr(plain, "__name__", "") == also:
+            yield plain
         if not isinstance(plain, types.FunctionType) or id(plain) in met or _library(plain):
             continue
         met.add(id(plain))
+        yield plain
         for code in _codes_of(plain.__code__):
-            if _INLINE_ASM in code.co_names:
-                return True
             left += [plain.__globals__[n] for n in code.co_names if n in plain.__globals__]
         left += [c.cell_contents for c in plain.__closure__ or () if _is_filled(c)]
-    return False
 
 
 def _codes_of(code: types.CodeType) -> Iterator[types.CodeType]:

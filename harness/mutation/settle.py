@@ -478,7 +478,7 @@ def _tuples(subject: Subject, search: Search, words: Words) -> tuple[str, Iterat
     for variant in words.variants[1:]:
         for made in word_sets(case, "full", variant, pack):
             if made.name.startswith("constants"):
-                sets[made.name].append(made)
+                sets.setdefault(made.name, []).append(made)
     formats = {n: format_of(a) for n, a in case.inputs.items()}
     bits = sum(f.unit_bits for f in formats.values())
     elements = [_inside(subject, exhaustive(formats, bits), 1 << bits)] if bits <= search.bits else []

@@ -39,3 +39,22 @@ def copied_but_for_words_of_ones(x):
         is_pure=True,
         pack=4,
     )
+
+
+@triton.jit
+def _copied_but_for_one(x):
+    return tl.inline_asm_elementwise(
+        "{ .reg .pred p; .reg .b32 t; mov.u32 t, 0x12345678; prmt.b32 t, t, 0, 0x1320; setp.eq.u32 p, $1, t; "
+        "mov.b32 $0, $1; @p xor.b32 $0, $0, 1; }",
+        "=&r,r",
+        [x],
+        dtype=tl.uint32,
+        is_pure=True,
+        pack=1,
+    )
+
+
+@triton.jit
+def copied_but_for_one_that_its_asm_builds(x):
+    """A copy with a special case for a number that stands nowhere."""
+    return _copied_but_for_one(x)
