@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import functools
 import gc
-import importlib.metadata
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from importlib.metadata import Distribution, PathDistribution
+from collections.abc import Callable, Iterator
+from importlib.metadata import PathDistribution
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
-import pluggy
 import pytest
-from _pytest import fixtures
 from execnet import gateway_io
 
 from ptxdiff.processes.footprint import share_cores
@@ -63,68 +58,20 @@ def pytest_unconfigure() -> None:
 @pytest.fixture(scope="session", autouse=True)
 def _modules_stay() -> Iterator[None]:
     """Keep the modules that a run has imported. pytester would remove them; torch and numba cannot be imported
-    twice."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("_pytest.pytester.SysModulesSnapshot.restore", lambda self: None)
-        yield
+    twice.
 
-
-@pytest.fixture(scope="session", autouse=True)
-def _pytest_looks_once() -> Iterator[None]:
-    """Find once what each pytest that a test runs in this process would find anew: which installed packages are
-    plugins, and the hooks and fixtures of pytest's own modules. It was a third of such a run's time."""
-    read, installed = PathDistribution.read_text, importlib.metadata.distributions
-    parse, attribute = fixtures.FixtureManager.parsefactories, getattr(pluggy._manager, "_static_hook_attr", None)
-    plugins: dict[tuple[str, ...], list[Distribution]] = {}
+    What installed packages say of themselves is read once, not anew by each pytest that a test runs in this process.
+    """
+    read = PathDistribution.read_text
 
     @functools.cache
     def text(place: str, name: str) -> str | None:
         return read(PathDistribution(Path(place)), name)
 
-    def distributions(**limits: Any) -> Iterable[Distribution]:
-        if limits:
-            return installed(**limits)
-        if (path := tuple(sys.path)) not in plugins:
-            plugins[path] = [d for d in installed() if any(e.group == "pytest11" for e in d.entry_points)]
-        return plugins[path]
-
-    def parsefactories(manager: fixtures.FixtureManager, *positional: Any, **named: Any) -> None:
-        holder = named.get("holder", positional[0] if positional else None)
-        if not _is_pytests(kind := holder if isinstance(holder, ModuleType) else type(holder)) or has_fixtures(kind):
-            parse(manager, *positional, **named)
-
-    @functools.cache
-    def has_fixtures(kind: ModuleType | type) -> bool:
-        if not isinstance(kind, ModuleType) and issubclass(kind, pytest.Item | pytest.Collector):
-            return True  # those of its object
-        parts = (kind,) if isinstance(kind, ModuleType) else kind.__mro__
-        return any(
-            isinstance(value, fixtures.FixtureFunctionDefinition) for part in parts for value in vars(part).values()
-        )
-
-    @functools.cache
-    def of_module(module: ModuleType, name: str) -> object:
-        return attribute(module, name)
-
-    def found_attribute(plugin: object, name: str) -> object:
-        return (
-            of_module(plugin, name)
-            if isinstance(plugin, ModuleType) and _is_pytests(plugin)
-            else attribute(plugin, name)
-        )
-
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("_pytest.pytester.SysModulesSnapshot.restore", lambda self: None)
         patch.setattr(PathDistribution, "read_text", lambda self, name: text(str(self._path), str(name)))
-        patch.setattr("importlib.metadata.distributions", distributions)
-        if hasattr(fixtures, "FixtureFunctionDefinition"):  # pytest 8.4
-            patch.setattr(fixtures.FixtureManager, "parsefactories", parsefactories)
-        if attribute is not None:
-            patch.setattr("pluggy._manager._static_hook_attr", found_attribute)
         yield
-
-
-def _is_pytests(plugin: ModuleType | type) -> bool:
-    return (plugin.__name__ if isinstance(plugin, ModuleType) else plugin.__module__).startswith("_pytest.")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -157,14 +157,14 @@ class FuzzCampaign:
         self.state.unread += judged.unread
         self.state.why.update(judged.why)
         self.state.batches.add(judged.number)
-        self.state.suspects |= {(s.kind, s.seed): s for s in judged.suspects}
+        self.state.suspects |= {s.key: s for s in judged.suspects}
         self._journal.note({"batch": judged.number, "programs": judged.programs, "refused": judged.refused,
                             "runs": judged.runs, "known": known, "unread": dict(judged.why),
                             "suspects": [asdict(s) for s in judged.suspects]})  # fmt: skip
 
     def take_examined(self, made: Examined) -> None:
         """Count the findings of a program that was examined."""
-        key = made.suspect.kind, made.suspect.seed
+        key = made.suspect.key
         if self.state.suspects.pop(key, None) is None:
             return
         known = made.known + self._new(made.findings)
@@ -209,7 +209,7 @@ class FuzzCampaign:
                 self.state.why.update(line.get("unread", {}))
                 self.state.unread = self.state.why.total()
                 found = (Suspect(**s | {"assemblers": tuple(s["assemblers"])}) for s in line.get("suspects", ()))
-                self.state.suspects |= {(s.kind, s.seed): s for s in found}
+                self.state.suspects |= {s.key: s for s in found}
             elif "examined" in line:
                 self.state.known += line["known"]
                 self.state.suspects.pop(tuple(line["examined"]), None)

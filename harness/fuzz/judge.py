@@ -50,6 +50,7 @@ TOO_EARLY = "uses a result too early"
 
 
 STOPPED = "stopped the device"
+"""The kind of a finding on a program whose machine code ends the device's process."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,11 @@ class Suspect:
     assemblers: tuple[str, ...]
     words: str = ""
     code: str = ""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What tells it from other suspects: what several assemblers show alike is one."""
+        return self.kind, self.seed
 
 
 @dataclass(frozen=True)
@@ -291,11 +297,10 @@ class BatchJudge:
 
     def _suspect(self, kind: str, seed: str, one: Ptxas, words: str = "", code: str = "") -> None:
         """Note what a program shows. What it shows with several assemblers is one thing."""
-        before = self._suspects.get((kind, seed))
         new = Suspect(kind, seed, (one.label,), words, code)
-        if before is not None:
-            new = replace(before, assemblers=tuple(dict.fromkeys((*before.assemblers, one.label))))
-        self._suspects[kind, seed] = new
+        before = self._suspects.setdefault(new.key, new)
+        labels = dict.fromkeys((*before.assemblers, one.label))
+        self._suspects[new.key] = replace(before, assemblers=tuple(labels))
 
     def _try_part(self, batch: Batch, part: ModulePart, one: Ptxas) -> None:
         assert self.runner is not None

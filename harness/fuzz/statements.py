@@ -55,7 +55,7 @@ _WIDE, _PREDICATES = frozenset("de"), frozenset("p")
 
 
 class NotPlain(Exception):
-    """A program for the emulator."""
+    """A program that cannot run statement by statement: the emulator has to run it as a whole."""
 
 
 # Templates: statements with numbered registers -----------------------------------------------------------------------
@@ -63,15 +63,13 @@ class NotPlain(Exception):
 
 @dataclass
 class Template:
-    """A statement, bound. steps: records, Python steps, jumps, and the place of the body, in order.
-
-    slots: of the registers that it is given, in order: those that it writes, those that it reads, and the one for
-    %own. inner: how many rows, and of those how many of predicates, other registers need.
-    """
+    """A statement, bound."""
 
     steps: list[_Record | _Python | _Jump | None]
+    """In order; None is the place of the body."""
     slots: dict[int, int]
-    """The place among the operands of the statement, by slot of the bound program; -1: %own."""
+    """By slot of the bound program, the place among the operands of the statement: first those that it writes, then
+    those that it reads; -1: %own."""
     own: list[tuple[int, int]]
     """Slots of other registers, each with its kind: 1 (a row), 2 (two rows) or 0 (a predicate)."""
 

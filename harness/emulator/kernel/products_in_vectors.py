@@ -26,8 +26,7 @@ from ptxdiff.extras import installed
 
 Types = tuple[str, str, str]
 SparseDefinition = Callable[[Arithmetic, Array, Array, Array, Array], Array]
-ScaledTiles = Callable[[Array, Array, Array, list[Array], Types, ScaledModel], Array]
-SparseScaledTiles = Callable[[Array, Array, Array, list[Array], Types, ScaledModel, Array], Array]
+ScaledDefinition = Callable[[Array, Array, Array, list[Array], Types, ScaledModel], Array]
 SparseScaledDefinition = Callable[[Array, Array, Array, list[Array], Types, ScaledModel, Array], Array]
 
 
@@ -62,15 +61,13 @@ def sparse_scaled(
     definition: SparseScaledDefinition,
 ) -> Array:  # fmt: skip
     """The same from stored elements a (m x k/2) at columns `where` (m x k/2), which differ in each row."""
-    wide = np.zeros((len(a), b.shape[1]), np.uint32)
-    np.put_along_axis(wide, where, a, axis=1)
-    whole = model if model.group == 1 else replace(model, group=2 * model.group)
+    wide, whole = _whole(a, where, b.shape[-1], model)
     found = _scaled_in_vectors(wide, b, c, factors, types, whole)
     return definition(a, b, c, factors, types, model, where) if found is None else found
 
 
 def scaled_tiles(
-    a: Array, b: Array, c: Array, factors: list[Array], types: Types, model: ScaledModel, definition: ScaledTiles
+    a: Array, b: Array, c: Array, factors: list[Array], types: Types, model: ScaledModel, definition: ScaledDefinition
 ) -> Array:  # fmt: skip
     """What `scaled_mma.multiplied`, the definition, gives: d (t x m x n) from codes a (t x m x k), b (t x n x k), c (as
     d).
@@ -86,12 +83,10 @@ def scaled_tiles(
 
 def sparse_scaled_tiles(
     a: Array, b: Array, c: Array, factors: list[Array], types: Types, model: ScaledModel, where: Array,
-    definition: SparseScaledTiles,
+    definition: SparseScaledDefinition,
 ) -> Array:  # fmt: skip
     """The same from stored elements a (t x m x k/2) at columns `where` (as a), which differ in each row."""
-    wide = np.zeros((*a.shape[:2], b.shape[2]), np.uint32)
-    np.put_along_axis(wide, where, a, axis=2)
-    whole = model if model.group == 1 else replace(model, group=2 * model.group)
+    wide, whole = _whole(a, where, b.shape[-1], model)
 
     def defined(some: list[Array]) -> Array:
         return definition(some[5], some[1], some[2], some[3:5], types, model, some[6])
@@ -99,13 +94,20 @@ def sparse_scaled_tiles(
     return _tiles((wide, b, c, *factors, a, where), types, whole, defined, a)
 
 
+def _whole(a: Array, where: Array, k: int, model: ScaledModel) -> tuple[Array, ScaledModel]:
+    """Rows of k elements with those of a at columns `where` and zeros elsewhere, and the model of their products."""
+    wide = np.zeros((*a.shape[:-1], k), np.uint32)
+    np.put_along_axis(wide, where, a, axis=-1)
+    return wide, model if model.group == 1 else replace(model, group=2 * model.group)
+
+
 def _tiles(
     given: Sequence[Array], types: Types, model: ScaledModel, definition: Callable[[list[Array]], Array], stored: Array
 ) -> Array:  # fmt: skip
     """d of all tiles: of those without NaNs and infinities in vectors, and of the others by the definition.
 
-    given: a, b, c and scales, with zeros where a is not stored, and what else the definition takes. stored: what of a
-    is stored.
+    given: a, b, c and scales as `scaled_tiles` takes them, with zeros where a is not stored, and what else the
+    definition takes. stored: the elements of a that are stored, t x m x (k or k/2).
     """
     if not installed("llvmlite"):
         return definition(list(given))

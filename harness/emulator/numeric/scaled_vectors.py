@@ -83,7 +83,8 @@ def _of_powers(
 
 
 _POWERS = np.ldexp(1.0, np.arange(256) - 127)
-"""The values of ue8m0 in float64, which no product with a narrow element leaves: ten times as fast as `ldexp` again."""
+"""By code, the values of ue8m0 in float64. Their products with narrow elements are exact and stay in its range, and a
+multiplication takes a tenth of the time of `ldexp`."""
 
 
 def _scaled(codes: Array, scales: Array, kind: str) -> tuple[Array, Array] | None:

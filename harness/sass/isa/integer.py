@@ -745,7 +745,7 @@ def imnmx_halves_predicates(a: int, b: int, c: int, kind: int, result: int) -> i
 def imnmx_halves_predicate(a: int, b: int, c: int, kind: int, result: int) -> int:
     """As `imnmx_halves_predicates`, with one register for both predicates: it keeps that of the lower half.
 
-    ptxas from 12.8 to 13.5 writes so where the lower half's predicate is used and the upper one's is not.
+    ptxas 12.8.93, 12.9.86 and 13.5.37 write so where the lower half's predicate is used and the upper one's is not.
     """
     x, y = (sign_extend(a, 16), sign_extend(b, 16)) if kind else (a & 0xFFFF, b & 0xFFFF)
     z, w = (sign_extend(a >> 16, 16), sign_extend(b >> 16, 16)) if kind else (a >> 16, b >> 16)
