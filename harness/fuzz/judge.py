@@ -178,7 +178,7 @@ def prepared(plan: FuzzPlan, number: int) -> Batch:
 
 
 COMPARED = 64
-"""One of so many programs also runs in the emulator as a whole."""
+"""One of so many programs also runs in the emulator as a whole, and so does each that an assembler seems to break."""
 
 
 def _right(made: RandomProgram, inputs: Words, target: str, *, compared: bool) -> Words:
@@ -190,11 +190,20 @@ def _right(made: RandomProgram, inputs: Words, target: str, *, compared: bool) -
         found = statement_emulator(target).outputs(made, inputs)
     except NotPlain:
         return expected(made, inputs, target)
-    if compared and not np.array_equal(found, expected(made, inputs, target)):
-        raise RuntimeError(
-            f"a mistake of ptxdiff: {target}, {made.skeleton}: other words statement by statement than as a whole"
-        )
+    if compared:
+        _compare(made, found, inputs, target)
     return found
+
+
+def _compare(made: RandomProgram, found: Words, inputs: Words, target: str) -> None:
+    """Raise RuntimeError unless these are the outputs that the emulator gives to a whole program."""
+    what = f"a mistake of ptxdiff: {target}, {made.skeleton}"
+    try:
+        right = expected(made, inputs, target)
+    except PtxError as error:
+        raise RuntimeError(f"{what}: words statement by statement, but not as a whole: {error}") from error
+    if not np.array_equal(found, right):
+        raise RuntimeError(f"{what}: other words statement by statement than as a whole")
 
 
 def assembled_parts(
@@ -272,6 +281,7 @@ class BatchJudge:
         self.known = self.runs = 0
         self.unread: Counter[str] = Counter()
         self._suspects: dict[tuple[str, str], Suspect] = {}
+        self._confirmed: set[tuple[int, int]] = set()
 
     def judge(self, batch: Batch) -> JudgedBatch:
         """Run the machine code, compare its outputs with the emulator's, and examine what differs."""
@@ -314,10 +324,20 @@ class BatchJudge:
             if isinstance(got, NotRead) and not got.schedule:
                 self.unread[got.words] += 1
             elif isinstance(got, NotRead) or not np.array_equal(batch.expected[index], got):
+                self._confirm(batch, index)
                 self._suspect("wrong", batch.seeds[index], one, code=_digest(_code_of(part.cubin, number)))
         for index, message in zip(part.places, part.early, strict=False):
             if message:
                 self._suspect(TOO_EARLY, batch.seeds[index], one, message)
+
+    def _confirm(self, batch: Batch, index: int) -> None:
+        """Raise RuntimeError unless the emulator gives the right outputs of a program as a whole, too.
+
+        Else machine code that is right would be a finding, though an unsettled one.
+        """
+        if (batch.number, index) not in self._confirmed:
+            _compare(batch.programs[index], batch.expected[index], inputs_of(batch.seeds[index]), self.plan.target)
+            self._confirmed.add((batch.number, index))
 
     def examine(self, suspect: Suspect, made: RandomProgram | None = None) -> None:
         """Add the findings of a program: what assemblers show alike is one finding, and a known one counts once.

@@ -250,10 +250,10 @@ def _template(key: Key, target: str, version: str) -> Template:
         + "\n".join(declared) + f"\n{written}\nret;\n}}\n",
         target, version,
     )  # fmt: skip
-    return _made(kernel, len(writes), reads)
+    return _made(kernel, len(writes), reads, has_body="{body}" in text)
 
 
-def _made(kernel: Kernel, writes: int, reads: Sequence[str]) -> Template:
+def _made(kernel: Kernel, writes: int, reads: Sequence[str], *, has_body: bool) -> Template:
     slots = {r.name: r.slot for r in kernel.program.registers}
     places = {slots[f"%w{k}"]: k for k in range(writes)}
     places |= {slots[f"%q{k}"]: writes + k for k, r in enumerate(reads) if r in KINDS}
@@ -273,23 +273,31 @@ def _made(kernel: Kernel, writes: int, reads: Sequence[str]) -> Template:
             steps += [_Python(step)] if records is None else records
     begins.append(len(steps))
     steps = [replace(s, target=begins[s.target]) if isinstance(s, _Jump) else s for s in steps]
-    _refuse_unwritten(bound, places, writes, body)
+    result = slots.get(f"%q{len(reads) - 1}", -1) if has_body else -1
+    _refuse_unwritten(bound, places, writes, body, result)
     kinds = {1: 0, 64: 2}
     own = [(r.slot, kinds.get(r.type.width, 1)) for r in kernel.program.registers
            if r.slot not in places and r.slot != body]  # fmt: skip
     return Template(steps, places, own + recorder.added)
 
 
-def _refuse_unwritten(steps: Sequence[Step], places: dict[int, int], writes: int, body: int) -> None:
+def _refuse_unwritten(steps: Sequence[Step], places: dict[int, int], writes: int, body: int, result: int) -> None:
     """Raise NotPlain unless a statement writes each register before it reads it, and all that it writes.
 
     Both sides of a predicate count, as long as it stays the same. A jump back comes after what it jumps over, and one
-    that skips statements skips nothing that others read.
+    that skips statements skips nothing that others read. The result of the body is there from the body to the place to
+    which a jump skips it. result: its slot, or -1.
     """
-    written = {slot for slot, place in places.items() if place < 0 or place >= writes}
+    written = {slot for slot, place in places.items() if (place < 0 or place >= writes) and slot != result}
+    result_ends = -1
     half: dict[int, tuple[int, bool]] = {}
     last_forward = -1
     for number, step in enumerate(steps):
+        if number == result_ends:
+            written.discard(result)
+        if result >= 0 and any(w.slot == body for w in step.destinations):
+            written.add(result)
+            result_ends = last_forward if number < last_forward else -1
         needed = {r.slot for r in step.sources if r.slot >= 0} | ({step.guard} if step.guard >= 0 else set())
         if any(r.slot < -1 for r in step.sources) or not needed <= written:
             raise NotPlain
@@ -400,6 +408,8 @@ class StatementEmulator:
     def _add(self, code: _ProgramCode, statements: Sequence[Statement], written: set[Variable]) -> None:
         """Put statements behind the others. written: the registers that are, to which theirs are added."""
         for statement in statements:
+            if len(set(statement.writes)) < len(statement.writes) or not written.isdisjoint(statement.writes):
+                raise NotPlain  # a template has a register of its own for each operand: see `_refuse_unwritten`
             operands: list[Operand] = [*statement.writes, *statement.reads]
             reads = tuple(r.kind if isinstance(r, Variable) else r for r in statement.reads)
             if statement.body:
