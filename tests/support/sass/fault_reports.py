@@ -113,15 +113,119 @@ the ISA it becomes 0. The optimised code keeps it. With `cvt.sat.u16.s32` it giv
 place of the product the code is right. As in "sign of a negated word", a negation is taken as never 0x80000000. The CPU
 gives wrong words with each release from 12.8 to 13.5 for sm_80, sm_90a, sm_100a and sm_120a.
 """,
+    "saturated sum of a sum and zero": """
+A sum wraps, and `add.sat.s32` adds 0 to it, which changes nothing. The optimised code drops the 0 and saturates the
+first sum instead: 0x3fffffff + 0x7fffffff becomes 0x7fffffff, where the ISA gives 0xbffffffe. The first sum is
+`add.u32` of a result of `mul.hi.s32`, or `mad.hi.s32`; for sm_120a `add.s32` and `sub.s32` of any two words do it,
+too. After `mad.lo.s32`, and with `sub.sat.s32` of 0 after `add.s32`, the code is right. The CPU gives wrong words for
+this program with each release from 12.8 to 13.5 for sm_80, sm_90a, sm_100a and sm_120a; the other forms ran with
+13.5.37 alone.
+""",
+    "carry of a sum of a sum": """
+`add.cc.u32` adds b to a + b, which wraps, and `addc.u32` takes its carry. The optimised code makes one `LEA RZ, P, b,
+a, 0x1` of both sums, so the carry is that of a and the word 2b. For a = 0xe00000e0 and b = 0x37000007 the first sum
+is 0x170000e7, and b added to it carries nothing; 2b = 0x6e00000e added to a does. a is %r28, b is %r24, the sums are
+%r31 and %r35, and %r36 takes the carry. The program is as the fuzzer left it: in the shorter ones that were tried
+ptxas writes `IADD3` of the first sum, which is right.
+""",
 }
 """What ptxas does wrong, by the name of the mechanism."""
 
 _HEAD = """# Reports on ptxas 13.5.37
 
 One for each mechanism of the [table](ptxas-faults.md#faults-of-13-5-37-by-mechanism), ready to send to NVIDIA
-(developer.nvidia.com/bugs). `python -m tests.support.sass.fault_reports --ptxas PATH` writes this page from
-`tests/fuzz/ptxas_faults.json`; `ptxdiff fuzz` writes the same text for each of its findings, as `report.md`.
+(developer.nvidia.com/bugs); at the end, [two](#found-by-reading-machine-code) that no run accuses. `python -m
+tests.support.sass.fault_reports --ptxas PATH` writes this page from `tests/fuzz/ptxas_faults.json`; `ptxdiff fuzz`
+writes the same text for each of its findings, as `report.md`.
 """
+
+
+BY_READING = """## Found by reading machine code
+
+What follows was read on 2026-11-29 in the machine code of ptxas 12.8.93, 12.9.86, 13.0.88, 13.1.115, 13.2.86, 13.3.73,
+13.4.92 and 13.5.37, at each level that is named. Neither a GPU nor the CPU ran it.
+
+### A reduction of tensors that becomes a store
+
+`cp.reduce.async.bulk.tensor` has `.tile` and `.im2col_no_offs` in the ISA (9.7.9.27.1.3), not `.tile::scatter4`. All
+eight releases accept it for sm_100a, at levels 0 and 3 (12.9 and later for sm_103a, 13.0 and later for sm_110a, too).
+They write `UTMASTG.2D.SCATTER4`, the store that `cp.async.bulk.tensor` with `.tile::scatter4` becomes: bits that
+control the schedule apart, the two instructions have the same words (0x00000008040073b5, 0x...08088000). With
+`.tile`, the reduction is `UTMAREDG.2D.ADD`. The cubin of 13.5.37 is the same for all of `.add`, `.min`, `.max`,
+`.inc`, `.dec`, `.and`, `.or` and `.xor`. For sm_90a and sm_120a each release refuses `.tile::scatter4`. ptxas should
+refuse the reduction, or reduce.
+
+```sh
+ptxas -O3 --gpu-name=sm_100a program.ptx -o program.cubin
+```
+
+```text
+.version 8.7
+.target sm_100a
+.address_size 64
+
+.visible .entry k(.param .u64 map)
+{
+.shared .align 128 .b8 tile[512];
+.reg .b32 %s; .reg .b64 %m;
+ld.param.u64 %m, [map];
+mov.u32 %s, tile;
+cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile::scatter4.bulk_group [%m, {0, 1, 2, 3, 4}], [%s];
+cp.async.bulk.tensor.2d.global.shared::cta.tile::scatter4.bulk_group [%m, {0, 1, 2, 3, 4}], [%s];
+cp.async.bulk.commit_group;
+cp.async.bulk.wait_group 0;
+ret;
+}
+```
+
+### szext of two parameters
+
+`szext.clamp.s32` and `szext.clamp.u32` of two parameters of the kernel become the same instruction, so at least one
+of them is wrong: the signed one has lost its sign. Its width is read from constant bank 0x1b, in the place of bank 0,
+where the parameters are, and not from the place of `b` (0x16c), but from 0x164 (0x168 on sm_75). All eight releases
+write that for sm_75, sm_80, sm_86 and sm_89 at levels 1 to 3. At level 0, and for sm_90a, sm_100a and sm_120a, they
+load the width into a register and write `SGXT` and `SGXT.U32`.
+
+```sh
+ptxas -O3 --gpu-name=sm_80 program.ptx -o wrong.cubin
+ptxas -O0 --gpu-name=sm_80 program.ptx -o right.cubin
+```
+
+```text
+.version 7.8
+.target sm_80
+.address_size 64
+
+.visible .entry k(.param .u64 p, .param .u32 a, .param .u32 b)
+{
+.reg .b32 %a, %b, %s, %u; .reg .b64 %o;
+ld.param.u64 %o, [p];
+ld.param.u32 %a, [a];
+ld.param.u32 %b, [b];
+szext.clamp.s32 %s, %a, %b;
+szext.clamp.u32 %u, %a, %b;
+st.global.u32 [%o], %s;
+st.global.u32 [%o+4], %u;
+ret;
+}
+```
+
+Machine code of ptxas 13.5.37 -O3:
+
+```text
+IMAD.MOV.U32 R1, RZ, RZ, c[0x0][0x28] ;
+IMAD.MOV.U32 R7, RZ, RZ, c[0x0][0x168] ;
+MOV R2, c[0x0][0x160] ;
+IMAD.MOV.U32 R3, RZ, RZ, c[0x0][0x164] ;
+ULDC.64 UR4, c[0x0][0x118] ;
+SGXT.U32 R5, R7.reuse, c[0x1b][0x164] ;   /* 0x06c0590007057a1a */
+SGXT.U32 R7, R7, c[0x1b][0x164] ;         /* 0x06c0590007077a1a */
+STG.E [R2.64], R5 ;
+STG.E [R2.64+0x4], R7 ;
+EXIT ;
+```
+"""
+"""Reports that no run made."""
 
 
 def finding(fault: Mapping[str, Any]) -> PtxasFault:
@@ -153,7 +257,7 @@ def page(path: str) -> str:
         codes = {faulty.label: sass(one, faulty, target_of(fault))}
         text = report(one, codes, MECHANISMS[name].strip(), "###")
         parts.append(f"## {name.capitalize()}\n\n{text}\n")
-    return "\n".join(parts)
+    return "\n".join([*parts, BY_READING])
 
 
 def main() -> None:
