@@ -6,6 +6,7 @@ The table lists the architectures that PTX ISA 9.x names and for which current T
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ def version_number(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
 
 
+@functools.lru_cache(maxsize=1024)
 def capability(target: str) -> int:
     """The number in a target's name: 90 for `sm_90a`. Raises ValueError for anything else."""
     match = re.fullmatch(r"sm_(\d+)([af]?)", target)

@@ -331,7 +331,9 @@ def _devices(config: pytest.Config) -> list[str | None]:
 def places(config: pytest.Config) -> list[tuple[str, str]]:
     """(backend, target) pairs: on the GPU backend the targets of this host's GPUs, on others all chosen targets."""
     chosen = config.option.ptx_backend or ["auto"]
-    automatic = [name for name, kind in BACKENDS.items() if kind.automatic and not kind.missing()]
+    automatic: list[str] = []
+    if "auto" in chosen:  # else nothing needs to be looked for
+        automatic = [name for name, kind in BACKENDS.items() if kind.automatic and not kind.missing()]
     wanted = list(dict.fromkeys(n for c in chosen for n in (automatic if c == "auto" else (c,))))
     named = _named_targets(config)
     found = []
