@@ -24,10 +24,27 @@ def share_cores(processes: int, environment: MutableMapping[str, str] = os.envir
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     share = max(1, cores // processes)
     for library, variable in LIMITS.items():
-        if variable not in environment:
-            environment[variable] = str(share)
-            if library in sys.modules:  # too late for the variable
-                sys.modules[library].set_num_threads(share)
+        if variable in environment:
+            continue
+        environment[variable] = str(share)
+        if library not in sys.modules:
+            continue
+        if library == "numba":
+            _read_again(environment)
+        sys.modules[library].set_num_threads(share)  # it was imported: too late for the variable
+
+
+def _read_again(environment: MutableMapping[str, str]) -> None:
+    """Let numba read its variable now, as the next compilation would; remove the variable if numba's threads run.
+
+    A compilation fails where threads run and the variable has changed since.
+    """
+    from numba.core import config
+
+    try:
+        config.reload_config()
+    except RuntimeError:
+        del environment[LIMITS["numba"]]
 
 
 # ---- Garbage collections ---------------------------------------------------------------------------------------------

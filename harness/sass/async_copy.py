@@ -414,7 +414,7 @@ def _box_copy(instruction: MachineInstruction, code: MachineCode) -> MachineStep
             found, corner = chosen
             threads = np.full(found.bytes // _CHUNK, warp * _WARP)
             row = found.box[0] * found.size
-            address, inside, low, high = rows_of(found, corner)
+            address, inside, low, high = rows_of(found, corner, stores=not loads)
             part = slice(low * found.size, high * found.size)
             each = (address[inside][:, None] + np.arange(part.start, part.stop)).reshape(-1)
             if loads:

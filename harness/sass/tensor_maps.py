@@ -61,8 +61,9 @@ _PIXELS = (15 * _WORD, 10)
 """The pixels of a column, less 1. The channels of a pixel are where a tile has the first size of its box."""
 _WIDE = (30 * _WORD, 2)
 """Made up: the kind of the modes that move along W alone (2, 3). Which bits the driver has for them is not known."""
-_IGNORED = (((1 << _WORD) - 1) << 16 * _WORD) | 1 << 18 * _WORD + 4
-"""Bits of the driver's maps, for tiles too, that say nothing to a device: how many bytes a box has, and a 1.
+_IGNORED = (((1 << _WORD) - 1) << 16 * _WORD) | 0x710 << 18 * _WORD
+"""Bits of the driver's maps, for tiles too, that say nothing to a device: how many bytes a box has, and after how many
+bytes of shared memory the exchange of a swizzle begins again (16, 256, 512 or 1,024).
 
 `tensormap.replace` changes the box and leaves them, and a map that a kernel makes of zeros has none of them.
 """

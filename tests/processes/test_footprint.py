@@ -65,6 +65,38 @@ def test_each_process_gets_its_share(monkeypatch, cores, processes, share):
     assert limits == [share]
 
 
+BEHIND_AN_IMPORT = """
+import os
+os.environ.pop("NUMBA_NUM_THREADS", None)
+os.sched_getaffinity = lambda process: set(range(4))
+import numba
+from ptxdiff.processes.footprint import share_cores
+
+@numba.njit(parallel=True)
+def one(x):
+    return x + 1
+
+{before}
+share_cores(4)
+print(one(1), numba.get_num_threads(), os.environ.get("NUMBA_NUM_THREADS"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "shown"),
+    [
+        ("", "2 1 1"),
+        ("numba.set_num_threads(3)", "2 1 None"),  # its threads run: a variable that differs would refuse compilations
+    ],
+)
+def test_numba_that_was_imported_before_still_compiles(before, shown):
+    pytest.importorskip("numba")
+    done = subprocess.run(
+        [sys.executable, "-c", BEHIND_AN_IMPORT.format(before=before)], capture_output=True, text=True
+    )
+    assert done.stdout.strip() == shown, done.stderr
+
+
 def test_a_limit_of_the_user_is_kept(monkeypatch):
     fake = type("Library", (), {"set_num_threads": staticmethod(pytest.fail)})
     monkeypatch.setitem(sys.modules, "torch", fake)

@@ -58,7 +58,7 @@ def _copied(
 
 @pytest.mark.parametrize("opt", [0, 3])
 @pytest.mark.parametrize(
-    ("target", "swizzle", "first"), [("sm_90a", 0, 2), ("sm_90a", 3, -3), ("sm_100a", 3, 5), ("sm_100a", 0, 15)]
+    ("target", "swizzle", "first"), [("sm_90a", 0, 2), ("sm_90a", 3, -3), ("sm_100a", 3, 7), ("sm_100a", 0, 15)]
 )
 def test_machine_code_gives_the_bits_of_the_ptx(target: str, swizzle: int, first: int, opt: int) -> None:
     wanted = _copied("ptx", target, swizzle, first)

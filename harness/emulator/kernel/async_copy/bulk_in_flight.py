@@ -307,7 +307,7 @@ class Bulk:
         row = found.box[0] * found.size
         data = shared.bytes.reshape(-1, 16)[index].reshape(-1, row)
         doubt = shared.undefined.reshape(-1, 16)[index].reshape(-1, row)
-        address, inside, low, high = rows_of(found, corner)
+        address, inside, low, high = rows_of(found, corner, stores=True)
         if inside.any():
             buffer, where = self.where(step, found, lane, address[inside], low, high)
             part, chosen = slice(low * found.size, high * found.size), np.flatnonzero(inside)

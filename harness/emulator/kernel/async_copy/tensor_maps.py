@@ -33,7 +33,18 @@ PADDED_NIBBLES = 14
 """The code of .b4x16_p64: sixteen 4-bit elements have 8 bytes in the tensor, and in shared memory 8 of padding more."""
 _NIBBLES = 128
 """How many 4-bit elements a row of a box has; corners and sizes are multiples of it (cuTensorMapEncodeTiled)."""
-_FLOATS = {6: 0x7FFF, 7: 0x7FFFFFFF, 9: 0x7FFFFFFFFFFFFFFF, 10: 0x7FFF, 11: 0x7FFFFFFF}
+_FLOATS = {6: 0x7FC0, 7: 0x7FC00000, 9: 0x7FF8 << 48, 10: 0x7FC0, 11: 0x7FC00000}
+"""The NaN beside a tensor, by the code of its elements' type. The ISA says no more than NaN.
+
+An H200's has as many bytes in common with 0x7FFF... as these have (1 of 2, of 4, of 8), in 68 boxes. Its bits were not
+read.
+"""
+_UNIT = 16
+"""Bytes that a copy to a tensor writes together. Where a row of the tensor ends within them, an H200 also writes, or
+reduces, what lies behind the end (180 copies, of im2col_no_offs and reductions of tiles; no plain stores of tiles).
+
+The ISA says that nothing outside of the tensor is written.
+"""
 _SWIZZLES = (16, 32, 64, 128)
 GREATEST_BOX = 256
 _GREATEST_COLUMN = 1024
@@ -270,6 +281,9 @@ def aimed(
         return f"{len(coordinates)} coordinates for a tensor map of {rank} dimensions"
     if refused := found.refused(coordinates):
         return refused
+    if stores and coordinates[0] * found.size % _UNIT and coordinates[0] + found.box[0] > found.sizes[0]:
+        text = f"a copy over the end of a tensor's rows from {coordinates} on, {coordinates[0] * found.size} bytes from"
+        return f"{text} the start of a row: which bytes it writes is known for multiples of {_UNIT} bytes alone"
     if found.pixels is None:
         return found, coordinates
     if stores and (min(found.pixels.lower) < 0 or max(found.pixels.upper) > 0 or min(coordinates) < 0):
@@ -342,16 +356,18 @@ def _padded(
     return TensorMap(address, whole, strides, rows, 8, _SWIZZLES[swizzle_mode], 0, True, PADDED_NIBBLES)
 
 
-def rows_of(found: TensorMap, corner: list[int]) -> tuple[Array, Array, int, int]:
+def rows_of(found: TensorMap, corner: list[int], *, stores: bool = False) -> tuple[Array, Array, int, int]:
     """The rows of a box along the innermost dimension, in their order in shared memory.
 
-    found, corner: from `aimed`. Returns the address of each row's first element (even if it lies outside the tensor),
-    which rows contain elements of the tensor, and the range of each row's elements (first, one past the last) inside
-    the tensor.
+    found, corner, stores: as of `aimed`. Returns the address of each row's first element (even if it lies outside the
+    tensor), which rows contain elements of the tensor, and the range of each row's elements (first, one past the last)
+    inside the tensor, or, of a copy to the tensor, of those that it writes.
     """
     if found.padded:
         corner = [corner[0] // 16, *corner[1:]]
     low, high = max(0, -corner[0]), min(found.box[0], found.sizes[0] - corner[0])
+    if stores and high > low:
+        high = min(found.box[0], high + -high * found.size % _UNIT // found.size)
     address = np.zeros(1, np.int64) + found.address + corner[0] * found.size
     inside: Array = np.ones(1, np.bool_)
     if found.pixels is not None or found.rows:

@@ -22,7 +22,7 @@ _OF_OPERATION = {
     **dict.fromkeys(("and", "or", "xor"), ("u32", "s32", "u64", "s64")),
 }
 """The table of the ISA. Types of bits are those of integers of their width: a map has no others."""
-ILLEGAL_ON_A_DEVICE = {("and", 5)}
+ILLEGAL_ON_A_DEVICE = {("and", 5), ("or", 5), ("xor", 5)}
 """Operations and codes of types that the table has, and for which an H200 raises an illegal instruction."""
 
 

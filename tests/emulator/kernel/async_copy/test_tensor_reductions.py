@@ -144,9 +144,25 @@ def test_undefined_elements_are_not_reduced() -> None:
 
 
 def test_elements_outside_of_the_tensor_stay() -> None:
-    """A box of which half the rows lie behind the tensor, and columns in its padding."""
+    """A box of which half the rows lie behind the tensor, and columns in its padding, which begins at 32 bytes."""
     wide = np.arange(96, dtype=np.uint32).reshape(8, 12)
-    case = replace(ADDED, tensor=wide, size=6, coordinates=(0, 6))
+    case = replace(ADDED, tensor=wide, size=8, coordinates=(0, 6))
     expected = wide.copy()
-    expected[6:, :6] += 1
+    expected[6:, :8] += 1
     np.testing.assert_array_equal(run_store(case, ONES, "sm_90"), expected)
+
+
+def test_sixteen_bytes_in_which_a_row_ends_are_written_as_a_whole() -> None:
+    """As an H200 does, though the ISA says that nothing outside of the tensor is written."""
+    wide = np.arange(96, dtype=np.uint32).reshape(8, 12)
+    case = replace(ADDED, tensor=wide, size=5, coordinates=(0, 6))
+    expected = wide.copy()
+    expected[6:, :8] += 1
+    np.testing.assert_array_equal(run_store(case, ONES, "sm_90"), expected)
+
+
+def test_a_copy_over_the_end_from_within_sixteen_bytes_is_refused() -> None:
+    wide = np.arange(96, dtype=np.uint32).reshape(8, 12)
+    run_store(replace(ADDED, tensor=wide, coordinates=(2, 0), size=12), ONES, "sm_90")
+    with pytest.raises(PtxError, match=r"over the end of a tensor's rows from \[2, 0\] on, 8 bytes from"):
+        run_store(replace(ADDED, tensor=wide, coordinates=(2, 0), size=8), ONES, "sm_90")
