@@ -18,6 +18,7 @@ import numpy as np
 from ptxdiff.emulator import Buffer, Kernel, PtxError, load_kernel
 from ptxdiff.fuzz.assemblers import Ptxas
 from ptxdiff.fuzz.execution import (
+    ALIKE,
     MachineCodeInterpreter,
     MachineCodeRunner,
     NotRead,
@@ -73,7 +74,7 @@ class FuzzPlan:
     def identity(self) -> dict[str, Any]:
         """The values that must be the same to continue a journal."""
         fields = {"seed": self.seed, "target": self.target, "weights": dict(self.weights), "batch": self.batch,
-                 "assemblers": [a.label for a in self.assemblers]}  # fmt: skip
+                 "assemblers": [a.label for a in self.assemblers], "programs with the same inputs": ALIKE}  # fmt: skip
         return fields | ({"interpreted": True} if self.interpreted else {})
 
 

@@ -167,6 +167,13 @@ def test_a_journal_is_resumed_and_refuses_another_campaign(tmp_path):
         FuzzCampaign(dataclasses.replace(run.plan, seed="b"), StandIn(), tmp_path / "journal.jsonl")
 
 
+def test_a_journal_of_other_inputs_for_the_same_seeds_is_refused(tmp_path, monkeypatch):
+    run = judged(tmp_path, "xor.b32")
+    monkeypatch.setattr("ptxdiff.fuzz.judge.ALIKE", 1)
+    with pytest.raises(ValueError, match="programs with the same inputs: 16 there, 1 here"):
+        FuzzCampaign(run.plan, StandIn(), tmp_path / "journal.jsonl")
+
+
 def test_a_journal_whose_last_line_has_no_end_is_resumed_without_it(tmp_path):
     path = tmp_path / "journal.jsonl"
     run = FuzzCampaign(plan(), StandIn(), path)
