@@ -39,8 +39,10 @@ def pytest_configure(config: pytest.Config) -> None:
     if workers := getattr(config, "workerinput", {}).get("workercount"):
         share_cores(workers)
     gc.set_threshold(50_000, 20, 50)
-    if getattr(config.option, "numprocesses", None):
+    if workers := getattr(config.option, "numprocesses", None):
         gateway_io.Popen2IOMaster = ServedIO
+        ServedIO.origin.environment = limited = dict(os.environ)
+        share_cores(workers, limited)  # before it imports torch and numba, which read their limits once
     if hasattr(config, "workerinput") or not getattr(config.option, "numprocesses", None):  # not in the controller
         os.environ["PYTEST_ADDOPTS"] = WITHOUT
 

@@ -54,6 +54,8 @@ class Origin:
     """The process that others are forked from. It is started by the first of them, if it was not handed on."""
 
     def __init__(self) -> None:
+        self.environment: Mapping[str, str] | None = None
+        """Of the process, if it is not that of this one. It limits the threads of the libraries that are imported."""
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._one_at_a_time = threading.Lock()  # several threads may start a worker, and answers name no request
@@ -93,7 +95,8 @@ class Origin:
             return
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         code = f"from tests.support.readyworkers import serve; serve({theirs.fileno()})"
-        self._process = subprocess.Popen([sys.executable, "-u", "-c", code], cwd=ROOT, pass_fds=[theirs.fileno()])
+        command = [sys.executable, "-u", "-c", code]
+        self._process = subprocess.Popen(command, cwd=ROOT, pass_fds=[theirs.fileno()], env=self.environment)
         theirs.close()
 
     def close(self) -> None:
