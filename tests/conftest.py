@@ -12,12 +12,11 @@ from importlib.metadata import PathDistribution
 from pathlib import Path
 
 import pytest
-from execnet import gateway_io
 
 from ptxdiff.processes.footprint import share_cores
 from ptxdiff.processes.gpus import gpus
 from tests.support.readyprocess import workers_are_forks
-from tests.support.readyworkers import ForkedIO, ServedIO
+from tests.support.readyworkers import ForkedIO
 
 pytest_plugins = ["pytester"]
 
@@ -33,16 +32,11 @@ def pytest_configure(config: pytest.Config) -> None:
     pytest-benchmark's starts git and three other programs.
 
     Collections of cyclic garbage run less often: at every 700 new objects they took a twelfth of the tests' time.
-    Workers share the cores: the plugin sees to it, but it may not be installed where a GPU is. They are forks of a
-    process that imports once what each of them needs.
+    Workers share the cores: the plugin sees to it, but it may not be installed where a GPU is.
     """
     if workers := getattr(config, "workerinput", {}).get("workercount"):
         share_cores(workers)
     gc.set_threshold(50_000, 20, 50)
-    if workers := getattr(config.option, "numprocesses", None):
-        gateway_io.Popen2IOMaster = ServedIO
-        ServedIO.origin.environment = limited = dict(os.environ)
-        share_cores(workers, limited)  # before it imports torch and numba, which read their limits once
     if hasattr(config, "workerinput") or not getattr(config.option, "numprocesses", None):  # not in the controller
         os.environ["PYTEST_ADDOPTS"] = WITHOUT
 

@@ -1,9 +1,8 @@
 """Processes that start as forks of one which has imported torch, Triton, numba and the harness.
 
-A new process spends three seconds of processor time on these imports, and many more where there is no bytecode yet. A
-fork of a process that has done nothing else has the same modules and no other state. Such forks are the workers of
-pytest-xdist that run these tests, those of runs that tests start, and, by `tests/support/readyprocess.py`, other
-commands of Python.
+A new process spends three seconds of processor time on these imports. A fork of a process that has done nothing else
+has the same modules and no other state. Tests of runs with several workers of pytest-xdist take such forks, and
+`tests/support/readyprocess.py` starts other commands of Python as such forks.
 """
 
 from __future__ import annotations
@@ -39,23 +38,11 @@ IMPORTED = (
 )  # fmt: skip
 """No plugin of pytest: it warns of plugins that were imported before it could rewrite their assertions."""
 
-SERVE = ("serve",)
-"""The command of a fork that forks others, as the process does that it is made from."""
-
-_HANDED = "PTXDIFF_TESTS_ORIGIN"
-_handed = os.environ.pop(_HANDED, None)
-"""The descriptor by which this process asks a fork of its own that serves, if it was given one."""
-_owner = os.getpid()
-if _handed is not None:
-    os.set_inheritable(int(_handed), False)
-
 
 class Origin:
-    """The process that others are forked from. It is started by the first of them, if it was not handed on."""
+    """The process that others are forked from. It is started by the first of them."""
 
     def __init__(self) -> None:
-        self.environment: Mapping[str, str] | None = None
-        """Of the process, if it is not that of this one. It limits the threads of the libraries that are imported."""
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._one_at_a_time = threading.Lock()  # several threads may start a worker, and answers name no request
@@ -90,20 +77,15 @@ class Origin:
             return self._socket.recv(64)
 
     def _start(self) -> None:
-        if _handed is not None and os.getpid() == _owner:
-            self._socket = socket.socket(fileno=int(_handed))
-            return
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         code = f"from tests.support.readyworkers import serve; serve({theirs.fileno()})"
-        command = [sys.executable, "-u", "-c", code]
-        self._process = subprocess.Popen(command, cwd=ROOT, pass_fds=[theirs.fileno()], env=self.environment)
+        self._process = subprocess.Popen([sys.executable, "-u", "-c", code], cwd=ROOT, pass_fds=[theirs.fileno()])
         theirs.close()
 
     def close(self) -> None:
         """End the process and its workers."""
-        if self._socket:
+        if self._socket and self._process:
             self._socket.close()
-        if self._process:
             self._process.wait()
 
 
@@ -116,14 +98,11 @@ class ForkedIO(gateway_io.Popen2IOMaster):
     def __init__(self, args: list[str], execmodel: Any) -> None:
         read, requests = os.pipe()
         replies, write = os.pipe()
-        self._process = os.pidfd_open(self._forked(read, write))  # names this process even after it has ended
+        self._process = os.pidfd_open(self.origin.fork((read, write, 2)))  # names this process even after it has ended
         os.close(read)
         os.close(write)
         streams = os.fdopen(requests, "wb"), os.fdopen(replies, "rb")
         gateway_base.Popen2IO.__init__(self, *streams, execmodel=execmodel)
-
-    def _forked(self, read: int, write: int) -> int:
-        return self.origin.fork((read, write, 2))
 
     def wait(self) -> int | None:
         """Wait for the end of the worker."""
@@ -134,17 +113,6 @@ class ForkedIO(gateway_io.Popen2IOMaster):
         """Kill the worker."""
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._process, signal.SIGKILL)
-
-
-class ServedIO(ForkedIO):
-    """The connection to a worker that itself starts such processes, from a fork of the origin handed to it."""
-
-    def _forked(self, read: int, write: int) -> int:
-        asking, serving = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with asking, serving:
-            self.origin.fork((serving.fileno(),), SERVE)
-            files = (read, write, 2, asking.fileno())
-            return self.origin.fork(files, environment={**os.environ, _HANDED: str(files.index(asking.fileno()))})
 
 
 def serve(file: int) -> None:
@@ -175,10 +143,6 @@ def serve(file: int) -> None:
         pid = os.fork()
         if pid == 0:
             requests.close()
-            if request[0] == SERVE:
-                requests = socket.socket(fileno=files[0])
-                running, ended = set(), {}
-                continue
             _become(*request, files, own)
         with contextlib.suppress(PermissionError, ProcessLookupError):
             os.setpgid(pid, pid)  # here too, so that the group exists when its number is known
@@ -189,7 +153,6 @@ def serve(file: int) -> None:
     for pid in running:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-    os._exit(0)  # Triton prints lists of what nothing has freed
 
 
 def _reap(running: set[int], ended: dict[int, int], pid: int = -1) -> bool:
