@@ -7,6 +7,7 @@ import gc
 import os
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable, Iterator
 from importlib.metadata import PathDistribution
 from pathlib import Path
@@ -39,6 +40,21 @@ def pytest_configure(config: pytest.Config) -> None:
     gc.set_threshold(50_000, 20, 50)
     if hasattr(config, "workerinput") or not getattr(config.option, "numprocesses", None):  # not in the controller
         os.environ["PYTEST_ADDOPTS"] = WITHOUT
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` leaves items out
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what `sample(n)` leaves to the slow tests: all but one in n of the rows of a test that are not slow
+    themselves. Checksums of their names choose them, so each run has the same ones, of all lists of parameters."""
+    rows: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("sample") and not item.get_closest_marker("slow"):
+            rows.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for of_test in rows.values():
+        [sample] = of_test[0].get_closest_marker("sample").args
+        of_test.sort(key=lambda item: zlib.crc32(item.name.encode()))
+        for item in of_test[-(-len(of_test) // sample) :]:
+            item.add_marker(pytest.mark.slow)
 
 
 def pytest_collection_finish() -> None:

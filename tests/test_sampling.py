@@ -1,5 +1,6 @@
 """Samples of tables lose no row: a row that is not quick is slow."""
 
+import re
 from itertools import combinations, product
 
 import pytest
@@ -48,3 +49,37 @@ def test_both_sizes_run():
     assert (few.values, few.marks) == ((3,), ())
     assert many.values == (300,)
     assert [m.name for m in many.marks] == ["slow"]
+
+
+def test_one_row_in_n_of_a_sampled_test_is_quick(pytester):
+    """The choice is the same in each run, has every value of each list, and counts no row that is slow anyway."""
+    pytester.makeconftest("from tests.conftest import pytest_collection_modifyitems")
+    pytester.makeini('[pytest]\nmarkers =\n  slow\n  sample(n)\naddopts = -m "not slow" -p no:cacheprovider')
+    pytester.makepyfile(
+        """
+        import pytest
+
+        slow = pytest.param(2, marks=pytest.mark.slow)
+
+        @pytest.mark.sample(3)
+        @pytest.mark.parametrize("a, b", [(k, k) for k in range(9)])
+        @pytest.mark.parametrize("c", [0, 1, slow])
+        def test_lists(a, b, c):
+            print(f"<{a}{c}>")
+
+        @pytest.mark.sample(5)
+        @pytest.mark.parametrize("a", range(3))
+        def test_few(a):
+            print(f"<{a}>")
+        """
+    )
+    quick = _printed(pytester.runpytest_inprocess("-s"))
+    assert quick == _printed(pytester.runpytest_inprocess("-s"))
+    assert sorted(map(len, quick)) == [1] + [2] * 6
+    assert {row[1] for row in quick if len(row) == 2} == set("01")
+    slow = _printed(pytester.runpytest_inprocess("-s", "-m", "slow"))
+    assert sorted(quick + slow) == sorted([str(a) for a in range(3)] + [f"{a}{c}" for a in range(9) for c in range(3)])
+
+
+def _printed(result):
+    return re.findall("<([0-9]+)>", result.stdout.str())

@@ -60,6 +60,7 @@ NEAR = magnitude("x", 1, 2)
 EXACT = [exact(), ulp(0), absolute(0), relative(0), exact(on=NEAR), ulp(1, on=NEAR, outside=exact())]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("match", EXACT, ids=lambda m: m.describe())
 def test_an_exact_policy_refuses_results_of_a_model(engine, match):
     found = run(APPROXIMATE, match=match)
@@ -135,6 +136,7 @@ MISTAKES = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("bound", ["the ISA's promise", "a wide bound"])
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_bound_is_compared_with_the_units_results(mistake, bound, monkeypatch):

@@ -199,6 +199,7 @@ def test_a_project_with_packages_of_the_same_names_keeps_its_tests_and_ours_run(
     assert "2 passed" in done.stdout
 
 
+@pytest.mark.slow
 def test_the_command_runs_the_projects_cases(python, project):
     program = python.with_name("ptxdiff")
     done = subprocess.run(
@@ -215,6 +216,7 @@ def test_a_script_in_the_projects_root_gets_both(python, project):
     assert done.stdout == "the user has a package harness 3\n"
 
 
+@pytest.mark.slow
 def test_examples_come_with_the_wheel(python, tmp_path):
     for name, example in (("mine", "rcp"), ("quantise", "nvfp4_quantize")):
         done = run(python, tmp_path, "-m", "ptxdiff", "new", name, "--from", example)
@@ -225,6 +227,7 @@ def test_examples_come_with_the_wheel(python, tmp_path):
     assert (tmp_path / "cases" / "mine.py").read_text() == (ROOT / "cases" / "rcp.py").read_text()
 
 
+@pytest.mark.slow
 def test_uninstalling_leaves_nothing(wheel, python, tmp_path):
     folder = tmp_path / "environment"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=100)
@@ -272,6 +275,7 @@ def test_a_product_in_the_base_install_is_an_error_with_the_command_that_install
     assert "running matrix products needs numba and llvmlite: pip install 'ptxdiff[compiler]'" in launched.stderr
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("words", "extra"),
     [
@@ -289,6 +293,7 @@ def test_a_missing_extra_is_an_error_with_the_command_that_installs_it(bare, pro
     assert f"pip install 'ptxdiff[{extra}]'" in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_cases_run_with_the_extra_triton_alone(with_triton, project):
     """pytest-xdist is no part of it: a run that leaves something to reuse must not need it."""
     words = "-m", "ptxdiff", "run", "cases", "--backend", "emulator", "--target", "sm_90a", "--fresh"

@@ -135,6 +135,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_change_shows_in_the_next_list(shared_folder, change):
     before, how = shared_folder.listed()
@@ -165,6 +166,7 @@ NOT_KEPT = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("line", NOT_KEPT.values(), ids=list(NOT_KEPT))
 def test_what_can_differ_in_the_next_process_is_not_kept(folder, line):
     folder.write("cases/one.py", CASE.replace("DATA =", f"{line}\nDATA =", 1))

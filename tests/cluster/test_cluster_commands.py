@@ -31,6 +31,7 @@ def test_a_missing_cluster_is_waited_for_and_then_an_error(monkeypatch, capsys):
     assert "no Ray cluster answers at 127.0.0.1:1" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_cluster_gives_the_same_journal_as_this_machine(address, shipped, tmp_path, capsys):
     words = ["sweep", f"{shipped / 'cases' / 'negation.py'}::wrong", "--backend", "emulator", "--journal"]
     assert main([*words, str(tmp_path / "here")]) == 1
@@ -69,6 +70,7 @@ def test_an_address_without_a_cluster(shipped, tmp_path, nowhere, message, capsy
 FUZZ = ["fuzz", "--assembler", FLIPPING, "--opt", "3", "--family", "bits", "--batch", "4", "--programs", "4"]
 
 
+@pytest.mark.slow
 def test_a_campaign_on_a_cluster_writes_the_same_as_a_local_one(address, tmp_path, capsys):
     """Without a GPU. The assembler crashes on a node, and the driver writes the finding."""
     words = [*FUZZ, "--no-gpu", "--output", str(tmp_path)]

@@ -30,6 +30,7 @@ def fuzzed(tasks, folder, work, batches, made=None, needs=SHARED):
     return running
 
 
+@pytest.mark.slow
 def test_a_cluster_finds_the_same_as_this_machine(tasks, tmp_path):
     """Two batches: in one an instruction is flipped, and the assembler crashes on the other."""
     there = fuzzed(tasks, tmp_path / "there", "right", 2, plan("b"))

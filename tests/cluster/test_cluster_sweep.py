@@ -41,6 +41,7 @@ def swept(tasks, path, work, wanted=range(16), task=TASK, on_result=lambda _: No
     return journal.done
 
 
+@pytest.mark.slow
 def test_every_shard_arrives_once(tasks, tmp_path):
     done = swept(tasks, tmp_path / "j", "right")
     assert sorted(done) == list(range(16))

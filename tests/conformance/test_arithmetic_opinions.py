@@ -36,6 +36,7 @@ def test_some_narrow_forms(place: int) -> None:
     assert {EXACT, GFLOAT} == set(found.agreed)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("place", only(range(0, 36, 4), range(4, 36, 8)))
 def test_some_mixed_forms(place: int) -> None:
     form = mixed()[place]

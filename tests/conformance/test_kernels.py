@@ -41,12 +41,14 @@ RIGHT += ["subc.cc.u64", "setp.lt.and.f32", "mad.hi.s64", "max.s16"]
 
 
 # The next test compiles the other four, too, and fails if a definition is wrong on another input than the instruction.
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("form", only(RIGHT, RIGHT[4:]))
 def test_right_definitions_agree(form):
     for snippet in forms.snippets(form):
         assert checked(snippet, count=200) == [0] * kernels.REPORT_WORDS, snippet.variant
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("form", "other"),
     [("min.f16", "max"), ("cvt.rn.f16.f32", "cvt.rz"), ("fma.rn.f32", "fma.rm"), ("addc.cc.u32", "subc.cc")],
@@ -63,6 +65,7 @@ def test_a_wrong_definition_is_counted_and_its_inputs_kept(form, other):
     assert set(kept[: min(mismatches, kernels.KEPT)]) <= places
 
 
+@pytest.mark.slow
 def test_the_distance_of_an_approximate_form_is_measured():
     snippet = forms.snippets("rcp.approx.f32")[0]
     assert checked(snippet)[:2] == [0, 0]

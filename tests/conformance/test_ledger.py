@@ -90,6 +90,7 @@ def test_measurements_become_entries():
     assert book.runs == {"1": RUN}
 
 
+@pytest.mark.slow
 def test_forms_not_measured_again_keep_their_entries():
     first = ledger.updated(Ledger(), outcome(a=[Tally("add.u32", "", reached=10)]), date(2026, 1, 2))
     second = ledger.updated(first, outcome(a=[Tally("sub.u32", "", reached=10)]), date(2026, 1, 3))

@@ -142,6 +142,7 @@ def test_distance_of_64_bits():
     assert apart == float(2 * 0x7FEFFFFFFFFFFFFF)
 
 
+@pytest.mark.slow
 def test_a_campaign_survives_what_kills_a_worker():
     """With real processes: a mistake is found, a fault of the compiler costs only `check`, and a refusal is
     reported."""

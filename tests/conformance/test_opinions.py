@@ -40,6 +40,7 @@ def test_all_forms_of_small_sources() -> None:
     assert all({EXACT, GFLOAT} <= set(v.agreed) for v in found.values())
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("source", ["f32", "f16 scaled", "f32 scaled", "f32 stochastic"])
 def test_some_forms_of_large_sources(source: str) -> None:
     """Every eighth form of each group that shares inputs, on all boundaries."""
@@ -231,6 +232,7 @@ def in_python(form: str, *given: Any) -> Any:
     return np.array([one(*row) for row in zip(*(c.tolist() for c in given), strict=True)])
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("form", "module", "helper", "wrong"),
     [

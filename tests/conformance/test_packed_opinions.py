@@ -41,6 +41,7 @@ def test_all_of_three_sources() -> None:
     assert len(found) == 16
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", ["f32", "f16", "bf16"])
 def test_some_float32_forms(kind: str) -> None:
     """Every fourth form, on fewer values than `packed_opinions.py` tries."""
@@ -181,6 +182,7 @@ WRONG = [
 ]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("form", "wrong"), WRONG)
 def test_a_wrong_definition_is_named(form: str, wrong: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Another rounding, NaN, zero, flush, order or range: the form and the operands are named."""

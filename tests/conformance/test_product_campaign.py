@@ -114,6 +114,7 @@ def dying(form: str, tiles: int, seconds: float, start: int = 0) -> Tally:
     return pretended(form, tiles, seconds)
 
 
+@pytest.mark.slow
 def test_cheap_forms_run_first_and_others_get_their_remaining_time() -> None:
     came: list[Tally] = []
     found = product_campaign.campaign(
@@ -124,6 +125,7 @@ def test_cheap_forms_run_first_and_others_get_their_remaining_time() -> None:
     assert set(found) == {DENSE, WIDE}
 
 
+@pytest.mark.slow
 def test_short_time_is_divided_among_forms() -> None:
     began = time.monotonic()
     found = product_campaign.campaign([WIDE, DENSE], 10**9, "sm_90a", seconds=40, workers=1, measuring=pretended)
@@ -168,6 +170,7 @@ def failing(form: str, tiles: int, seconds: float, start: int = 0) -> Tally:
     return pretended(form, tiles, seconds)
 
 
+@pytest.mark.slow
 def test_tiles_of_an_earlier_run_are_counted_and_not_tried_again(others: None) -> None:
     book = ledger.Ledger(
         {"1": ledger.Campaign(*vars(IDENTITY).values(), "2026-01-01")},
@@ -203,6 +206,7 @@ def test_a_form_in_which_the_device_fails_keeps_its_entry() -> None:
     assert any("ILLEGAL_ADDRESS" in words for words in printed)
 
 
+@pytest.mark.slow
 def test_a_device_that_only_fails_ends_the_campaign() -> None:
     forms = [f for f in product_campaign.bounds_of() if f.startswith("wgmma")][:6]
     printed: list[str] = []

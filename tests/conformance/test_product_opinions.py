@@ -34,6 +34,7 @@ def against(form: str, count: int = FEW) -> list[str]:
     return o.verdict_on(known()[form], count).against
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("start", only(range(7), [1, 4]))
 def test_some_forms(start: int) -> None:
     """Every seventh form, on two tiles of each kind."""

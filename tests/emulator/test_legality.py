@@ -71,6 +71,7 @@ def combinations() -> list[str]:
     return list(dict.fromkeys(line for form in scalar_forms() for line in mutated(form, 12)))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("target", QUICK)
 def test_combinations_that_no_form_lists(target: str) -> None:
     check(sample(combinations(), QUICK[target], target), target)
@@ -82,6 +83,7 @@ def test_needless_modifiers(target: str, count: int) -> None:
     check(sample(needless(), count, target), target)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("target", QUICK)
 def test_types_of_operands(target: str) -> None:
     check(sample(with_other_types(), QUICK[target], target), target)

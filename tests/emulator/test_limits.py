@@ -106,6 +106,7 @@ def chain(depth: int) -> str:
     return module("call f0;", before="\n".join(functions))
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("doing", "said"),
     [

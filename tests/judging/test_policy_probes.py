@@ -151,6 +151,7 @@ def probes() -> list[Any]:
     return found
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("fmt", "match", "ftz"), probes(), ids=lambda p: getattr(p, "name", p))
 def test_a_right_result_passes_and_every_mistake_does_not(fmt, match, ftz):
     policy = MATCHES[match]

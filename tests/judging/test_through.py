@@ -129,6 +129,7 @@ def wrong_steps(target: Any) -> dict[str, Any]:
 WRONG = [(target, name) for target in (I8, E4M3) for name in wrong_steps(target)]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("target", "name"), WRONG, ids=str)
 def test_a_wrong_last_step_fails_whatever_the_approximation(target, name):
     case = case_of(target)

@@ -446,6 +446,7 @@ def test_recorded_ptx_is_that_of_the_target(catalogue, alone):
 BESIDE = [pair for pair in itertools.permutations(sorted(VERDICTS), 2) if pair[0][0] == pair[1][0]]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("pair", BESIDE, ids=lambda pair: f"{pair[0][1:]} then {pair[1][1:]}")
 def test_an_item_after_a_similar_one_keeps_its_verdict(catalogue, alone, pair):
     """The items run directly after each other: a memo whose key lacks the difference would still hold the first's

@@ -276,6 +276,7 @@ READINGS = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", READINGS)
 def test_shared_registers_are_right_in_every_reading(name: str) -> None:
     text = READINGS[name]

@@ -269,6 +269,7 @@ def small(values):
 """
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("old", "new"),
     [

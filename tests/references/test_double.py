@@ -131,6 +131,7 @@ def test_specials() -> None:
     assert run(double.sqrt, inf) == inf
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("name", "count"), [("fma", 3), pytest.param("div", 2, marks=pytest.mark.slow), ("sqrt", 1)])
 def test_traces_into_one_graph(name: str, count: int) -> None:
     """Slow: the quotient, a second to trace. Its steps are none that other functions do not have."""

@@ -177,6 +177,7 @@ class Kept(dict):
         self[parts] = data
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("form", "least"), [(".jsonl", 6), (".jsonl.zst", 1)], ids=["plain", "with summaries"])
 def test_the_history_of_a_folder_is_that_of_its_runs_kept_or_not(base, tmp_path, form, least):
     """Bits change, change back, and change again; a variant is missing in between; one run has no end."""

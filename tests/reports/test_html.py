@@ -308,6 +308,7 @@ def test_a_map_shows_where_inputs_fail_in_a_figure_and_in_words(base, tmp_path):
     assert [lines[257 * a + 1 + b] > 0 for a, b in ((0x7F, 0), (0x80, 0), (0x80, 15), (0x80, 16))] == [0, 1, 1, 0]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "change",
     [
@@ -355,6 +356,7 @@ def test_listings_beyond_the_budget_are_dropped_with_a_remark(base, tmp_path, mo
     assert len(packet(text, "rcp")["results"]) == sum(r.key.case == "rcp" for r in base.results)
 
 
+@pytest.mark.slow
 def test_the_whole_catalogue_fits_in_five_megabytes(tmp_path):
     assert len(written(tmp_path, [synthetic.catalogue()]).encode()) < 5_000_000
 

@@ -314,6 +314,7 @@ def test_errors_of_approximate_forms_are_shown_in_words():
     )
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("form", "start"),
     [

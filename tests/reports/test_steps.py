@@ -46,6 +46,7 @@ def test_one_slow_night_is_no_step():
     assert steps(list(values), 0.01) == []
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("heavy", "allowed"), [(False, 0), (True, 2)])
 def test_histories_without_steps_have_few_alarms(heavy, allowed):
     # The catalogue has about 500 series. Noise with the tails of Student's t(3) gives 7 false alarms in 10,000, all but

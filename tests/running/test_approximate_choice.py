@@ -42,6 +42,7 @@ def verdict(found):
     return "fail" if any(r["verdict"] == "fail" for r in results(found)) else "pass"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("first", ["hopper", "rounded"])
 def test_a_result_of_the_other_choice_is_not_reused(runs, first):  # noqa: F811
     """A pass of the rounded model, reused for the unit's bits, would be a wrong pass."""
@@ -61,6 +62,7 @@ def test_by_default_the_units_bits(runs):  # noqa: F811
     assert ran == []
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
 def test_rounded_results_have_the_evidence_model(runs, target):  # noqa: F811
     """On Hopper too, although the ledger confirms its bits. The records name the choice, and the experiment is another
@@ -107,6 +109,7 @@ def test_wrong_choices_are_usage_errors(run_cases, words, message):
     found.stderr.fnmatch_lines([message])
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("choice", ["hopper", "rounded"])
 def test_the_report_shows_which_targets_rest_on_a_model(run_cases, pytester, choice):
     """For one case on several targets: in the terminal, in the matrix and beside the results."""

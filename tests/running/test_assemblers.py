@@ -134,6 +134,7 @@ def test_results_of_a_script_are_not_reused(runs, programs, tmp_path):
         assert runs(f"--ptx-assembler={script}") == {(label, False)}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("then", ["other program", "other level", "none"])
 def test_a_run_is_resumed_with_the_assemblers_that_it_began_with(runs, programs, then):
     a = f"--ptx-assembler={programs['a']}"

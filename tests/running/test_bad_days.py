@@ -244,6 +244,7 @@ def fake_ptxas(folder: Path, monkeypatch: pytest.MonkeyPatch, action: str, mark:
     monkeypatch.setenv("TRITON_PTXAS_BLACKWELL_PATH", str(program))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("mark", "action", "words", "diagnosis"),  # each a kernel of its own: no process compiles one twice
     [

@@ -34,6 +34,7 @@ def ran(fmt: Format, reference: Any, text: str, constraints: str, pack: int = 1)
     return run_item(Item(loaded, "it", "sm_90a", "emulator"), create("emulator"), "quick")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("fmt", "reference", "text", "constraints", "words"),
     [

@@ -74,6 +74,7 @@ def _case_and_variant(item: Item) -> str:
     return f"{item.loaded.name}::{item.variant_name}"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("item", spread(_catalogue(), 3, lambda i: [i.loaded.path], _case_and_variant))
 def test_it_is_a_part_of_the_whole_plan(item):
     """Records of a run with the whole plan then have every key of one with the smaller plan, so that gates compare."""

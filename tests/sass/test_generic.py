@@ -90,6 +90,7 @@ def _stored(name: str, level: str, target: str, opt: int = 3) -> np.ndarray:
     return out
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("name", "target", "opt"),
     [*((n, t, 3) for n in BODIES for t in TARGETS), ("of each", "sm_90a", 0), ("kinds", "sm_80", 0)],
@@ -176,6 +177,7 @@ def _waiting(read: str, data: str = "ld.u32 x, [g+128];") -> str:
     return body.replace("ld.acquire.cta.u32 y, [g+-128];", read)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("opt", [0, 3])
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(

@@ -116,6 +116,7 @@ def test_scales_of_another_thread_give_other_bits(monkeypatch) -> None:
     assert (run("scaled", "sm_120a", "sass") != wanted).any()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("name", "opcode"), [("copies", "LDGSTS"), ("ldmatrix", "LDSM"), ("f16", "HMMA"), ("s8", "IMMA")]
 )
@@ -170,6 +171,7 @@ def sized(target: str, size: int) -> str:
     )
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("target", ["sm_80", "sm_100a"])
 @pytest.mark.parametrize(("size", "level"), SIZES)
 def test_a_copy_fills_with_zeros_from_its_size_on(target: str, size: int, level: int) -> None:

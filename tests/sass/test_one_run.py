@@ -21,6 +21,7 @@ HALF = "ISETP.GE.AND P0, PT, R0, 0x10, PT\n"
 """P0 holds in the upper half of a warp."""
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("first", [0, pytest.param(1000, marks=pytest.mark.slow)])
 def test_random_code_that_needs_one_run_gives_the_same_in_every_other(first: int) -> None:
     """In three schedules, each with three fillings. Slow: 3,000 programs, many of which run ten times."""

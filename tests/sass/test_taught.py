@@ -143,6 +143,7 @@ WIDE_SUMS = {
 """Rows for products, sums and carries, and a sequence that teaches each."""
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("row", WIDE_SUMS)
 def test_a_planted_mistake_in_a_wide_sum_with_a_carry_differs(row: str, monkeypatch: pytest.MonkeyPatch) -> None:
     lessons, complaints = _teach([WIDE_SUMS[row]])
@@ -163,6 +164,7 @@ CARRIES_OUT = {
 """Rows for products with a carry out, and sequences that teach each."""
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("row", CARRIES_OUT)
 def test_a_planted_mistake_in_the_carry_of_a_wide_product_differs(row: str, monkeypatch: pytest.MonkeyPatch) -> None:
     names = list(dict.fromkeys(CARRIES_OUT[row].format(operation) for operation in ("add", "sub")))
@@ -362,6 +364,7 @@ def test_min_and_max_of_float64_are_taught_whatever_is_chosen_of_equal_numbers()
     assert all(len(lessons[f"DSETP.which.AND which={k}"].agreed) >= taught.CONTEXTS for k in (0, 1))
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("target", "sequence", "opcode", "name", "mistake"),
     [
@@ -526,6 +529,7 @@ def _with_infinities(a: int, b: int, rnd: int, relu: int) -> int:
     return cvt_f16x2_f32(a, b, rnd, relu, 0, 0)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("name", "opcode", "row", "mistake"),
     [
@@ -557,6 +561,7 @@ def test_parameters_teach_instructions_on_uniform_registers(
     assert any(one.differed for form, one in again.items() if form.split(" ")[0] == row)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", ["max.f16x2", "fma.rn.bf16x2", "set.eq.and.ftz.f16.f16", "add.sat.s32", "cvt.f32.f16"])
 def test_operands_of_halves_in_constant_banks_teach(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """nvdisasm writes a space in `c[0x0] [0x168]` there."""

@@ -60,6 +60,7 @@ def _read_together() -> Iterator[None]:
         yield
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize(("shape", "num"), SHAPES)
 def test_loads_and_stores_give_the_bits_of_the_ptx(shape: str, num: int, packed: bool) -> None:
@@ -78,6 +79,7 @@ def test_stores_of_halves_give_the_bits_of_the_ptx(level: int) -> None:
     np.testing.assert_array_equal(ran(kernel, 2, 2, level="sass", opt=level), ran(kernel, 2, 2))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("level", [0, 3])
 @pytest.mark.parametrize("at", [0, 3])
 def test_a_shift_gives_the_bits_of_the_ptx(at: int, level: int) -> None:
@@ -93,6 +95,7 @@ def test_a_shift_gives_the_bits_of_the_ptx(at: int, level: int) -> None:
     np.testing.assert_array_equal(ran(kernel, 16, 16, level="sass", opt=level), wanted)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("level", [0, 3])
 @pytest.mark.parametrize(
     ("shape", "count", "tail"),

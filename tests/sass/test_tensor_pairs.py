@@ -44,6 +44,7 @@ def multiplied(product: Product, **options: object) -> tuple[np.ndarray, np.ndar
     return pairs.ran(product, a, b, cells, **options), expected(product, a, b, c)  # type: ignore[arg-type]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("level", [0, 3], indirect=True)
 @pytest.mark.parametrize("product", PRODUCTS[::3], ids=lambda p: f"{p.kind}-{p.a}-{p.d}-{p.m}-{p.n}")
 def test_products_give_the_bits_of_the_references(product: Product, level: int) -> None:
@@ -54,6 +55,7 @@ def test_either_block_may_issue() -> None:
     np.testing.assert_array_equal(*multiplied(PRODUCTS[1], issuer=1))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("product", test_pair_scales.SCALED[:2], ids=lambda p: f"{p.kind}-{p.a}-{p.m}-{p.n}")
 def test_scaled_products_give_the_bits_of_the_references(product: Product) -> None:
     test_pair_scales.test_scaled_products(product)

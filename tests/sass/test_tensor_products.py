@@ -49,7 +49,7 @@ def _read_together() -> Iterator[None]:
     kernels: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tm, "run", lambda kernel, data, out, *more: kernels.append(with_blocks(kernel)) or out)
-        for product in (*DENSE[::3], *SCALED[::3], *WITHOUT_OPTIMISATION):
+        for product in (*DENSE[::9], *SCALED[::9], *WITHOUT_OPTIMISATION):
             ran(product, *operands(product)[0], enable=1)
     both = [with_blocks(copying(shape)) for shape in COPIES]
     with read_together([
@@ -78,8 +78,8 @@ def name(product: Product) -> str:
 
 
 def sampled(products: Sequence[Product]) -> list[Any]:
-    """Every third product, and the others for the slow tests."""
-    return [p if k % 3 == 0 else pytest.param(p, marks=pytest.mark.slow) for k, p in enumerate(products)]
+    """Every ninth product, and the others for the slow tests."""
+    return [p if k % 9 == 0 else pytest.param(p, marks=pytest.mark.slow) for k, p in enumerate(products)]
 
 
 def multiplied(product: Product, **options: object) -> tuple[np.ndarray, np.ndarray]:
@@ -106,6 +106,7 @@ def test_products_give_the_bits_of_the_references(product: Product, level: int) 
     np.testing.assert_array_equal(*multiplied(product))
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("level", [0], indirect=True)
 @pytest.mark.parametrize("product", WITHOUT_OPTIMISATION, ids=name)
 def test_products_without_optimisation(product: Product, level: int) -> None:
@@ -138,6 +139,7 @@ def test_disabled_lanes_and_a_divided_accumulator(level: int, monkeypatch: pytes
 WEIGHTS = [p for p in PRODUCTS if p.ws] + [Product("i8", "s8", "u8", d="s32", m=32, n=64, ws=True, swizzle=(0, 2))]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("level", [0, 3], indirect=True)
 @pytest.mark.parametrize("product", WEIGHTS, ids=name)
 def test_weight_stationary_products_give_the_bits_of_the_references(product: Product, level: int) -> None:
@@ -169,6 +171,7 @@ def test_buffers_of_b(level: int) -> None:
 SPARSE = [*sparse.PRODUCTS[:2], sparse.PRODUCTS[4], sparse.PRODUCTS[6], sparse.PRODUCTS[9]]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("level", [0, 3], indirect=True)
 @pytest.mark.parametrize("product", SPARSE, ids=name)
 def test_products_of_a_sparse_matrix_give_the_bits_of_the_references(product: Any, level: int) -> None:
@@ -176,6 +179,7 @@ def test_products_of_a_sparse_matrix_give_the_bits_of_the_references(product: An
     np.testing.assert_array_equal(sparse.ran(product, a, b, cells), sparse.expected(product, a, b, mask, c))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("level", [3], indirect=True)
 @pytest.mark.parametrize("product", sparse.SCALED[::2], ids=name)
 def test_scaled_products_of_a_sparse_matrix_give_the_bits_of_the_references(product: Any, level: int) -> None:
@@ -249,6 +253,7 @@ def copying(shape: str) -> str:
     return tm.text(body, 2048)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("shape", COPIES)
 @pytest.mark.parametrize("level", [0, 3], indirect=True)
 def test_copies_give_the_bits_of_the_ptx(shape: str, level: int) -> None:

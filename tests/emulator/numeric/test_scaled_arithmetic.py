@@ -111,6 +111,7 @@ def test_the_edges_detect_other_arithmetic(fraction: int, zero: int, monkeypatch
     assert any((got != wanted).any() for got, wanted in found)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(("fraction", "group", "zero"), [(34, 16, -139), (36, 16, -139), (35, 16, -60), (35, 8, -139)])
 def test_the_edges_detect_other_sums_of_four_bit_elements(
     fraction: int, group: int, zero: int, monkeypatch: pytest.MonkeyPatch

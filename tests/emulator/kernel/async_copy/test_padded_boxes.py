@@ -63,6 +63,7 @@ def ran(kinds: tuple[str, str], block: int, ahead: int = 0) -> tuple[torch.Tenso
     return c.view(torch.int32).to(torch.int64) & 0xFFFFFFFF, wanted
 
 
+@pytest.mark.sample(4)
 @since_names
 @pytest.mark.parametrize(
     ("kinds", "block"),

@@ -55,6 +55,7 @@ def ran(
     return codes(c), tensor_core.dot(codes(a), codes(b), zero, **known, generation=tensor_core.BLACKWELL)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("m", "blocks", "kind", "fmt"),
     [

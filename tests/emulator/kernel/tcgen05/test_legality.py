@@ -97,6 +97,7 @@ QUICK = ("sm_90a", "sm_100a", "sm_100f")
 _SLOW = ("sm_100", "sm_103a", "sm_107a", "sm_107f", "sm_110a", "sm_110f", "sm_120a")
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("target", [*QUICK, *(pytest.param(t, marks=pytest.mark.slow) for t in _SLOW)])
 def test_the_table_accepts_what_ptxas_accepts(target: str) -> None:
     """Slow: more targets."""

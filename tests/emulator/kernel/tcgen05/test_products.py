@@ -30,6 +30,7 @@ from tests.support.emulator.tensor_products import (
 )
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("product", PRODUCTS, ids=lambda p: f"{p.kind}-{p.a}-{p.m}-{p.across}-{p.swizzle}-{p.ws}")
 def test_products(product: Product) -> None:
     a, b = drawn(product, 1)
@@ -82,6 +83,7 @@ def test_disabled_lanes_and_a_divided_accumulator() -> None:
 # block scales -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("product", SCALED, ids=lambda p: f"{p.kind}-{p.a}-{p.scale}-{p.size}-{p.parts}-{p.swizzle}")
 def test_scaled_products(product: Product) -> None:
     a, b = drawn(product, 11)

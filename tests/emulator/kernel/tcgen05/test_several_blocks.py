@@ -85,6 +85,7 @@ MISTAKES = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("mistake", "words"), MISTAKES.values(), ids=MISTAKES)
 @pytest.mark.parametrize("of", ["d", "a"])
 def test_a_mistake_of_the_last_block(together: list[bool], mistake: str, words: str, of: str) -> None:
@@ -137,6 +138,7 @@ def test_two_warps_of_a_block_at_the_same_cells(together: list[bool], what: str)
 DENSE = [p for p in test_products.PRODUCTS if not p.ws and p.kind != "i8"]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("product", DENSE, ids=lambda p: f"{p.kind}-{p.a}-{p.d}-{p.m}-{p.across}-{p.swizzle}")
 def test_products_at_once_have_the_bits_of_one(
     together: list[bool], product: test_products.Product, monkeypatch: pytest.MonkeyPatch

@@ -170,6 +170,7 @@ def scaled_operands(a: str, b: str, block: int) -> tuple[list[np.ndarray], np.nd
     return [x, s.view(kinds), y, t.view(kinds)], expected.numpy()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("a", "b", "block"), spread(SCALED, 2, lambda row: row))
 def test_block_scaled_products(a: str, b: str, block: int) -> None:
     inputs, expected = scaled_operands(a, b, block)

@@ -76,6 +76,7 @@ MX4 = "m16n8k64.row.col.kind::mxf4.block_scale.scale_vec::2X.f32.e2m1.e2m1.f32.u
 NV4 = "m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3"
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("name", "bytes_"), [(MX8, (0, 1, 2, 3)), (MX4, (0, 2)), (NV4, (0,))])
 def test_every_selector_picks_its_scales(name: str, bytes_: tuple[int, ...]) -> None:
     """All bytes of all threads hold scales; the reference reads those of one selector, others give other bits."""

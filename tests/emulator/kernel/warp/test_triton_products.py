@@ -57,6 +57,7 @@ def reference(x: np.ndarray, y: np.ndarray, fmt: Format, to: Format, generation:
     return found.numpy()
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("target", "name"),
     paired(["sm_80", "sm_86", "sm_89", "sm_90a", "sm_120a"], ["float16", "bfloat16", "float32", "e4m3", "e5m2"], 2),

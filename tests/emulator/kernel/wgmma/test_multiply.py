@@ -61,6 +61,7 @@ def types(form: str) -> list[tuple[int, str]]:
     return list(enumerate(reversed(form.split("."))))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("form", spread(_SMALL, 4, types))
 def test_the_emulator_and_the_reference_agree(form: str) -> None:
     """Each form runs in one layout, the next form in the next layout."""
@@ -74,6 +75,7 @@ S8 = "wgmma.mma_async.sync.aligned.m64n32k32.satfinite.s32.u8.s8"
 BIT = "wgmma.mma_async.sync.aligned.m64n16k256.s32.b1.b1.and.popc"
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("form", "number"),
     [(f, n) for f in (F16_F32, TF32_F32, S8, BIT) for n in range(len(group_products.layouts_of(f)))],

@@ -57,6 +57,7 @@ def reference(x: np.ndarray, y: np.ndarray, fmt: Format, to: Format = F32) -> np
     return tensor_core.dot(codes(x), codes(y), zero, **known, generation=tensor_core.HOPPER_WGMMA).numpy()
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", only(TYPES, ["float16", "float32", "e4m3"]))
 def test_float_products(name: str) -> None:
     fmt, kind = TYPES[name]
@@ -198,6 +199,7 @@ def test_an_accumulator_written_after_the_fence_is_reported() -> None:
         run(changed, compiled("matmul").shared)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("behind", "words"),
     [
