@@ -27,7 +27,7 @@ from ptxdiff.emulator.kernel.load import load_kernel
 from ptxdiff.emulator.kernel.memory.consistency import BlocksConflict
 from ptxdiff.emulator.kernel.memory.grid_order import TooManyVectorClocks
 from ptxdiff.emulator.kernel.memory.space import Buffer, BufferPointer, pointers
-from ptxdiff.emulator.kernel.schedule import KernelScheduler
+from ptxdiff.emulator.kernel.schedule import KernelScheduler, ThreadsEndEarly, ends_early
 from ptxdiff.emulator.kernel.trace.undefined_bits import at_the_asm
 from ptxdiff.emulator.limits import (
     BLOCK,
@@ -199,12 +199,15 @@ def run_kernel(
     notes: tuple[str, ...] = ()
     left = list(orders_of(kernel, (x, y, z), threads) if order is None else (order,))
     begun = False
+    by_threads = ends_early(kernel.program) and any(step.kind == "call" for step in kernel.program.steps)
     failed: Exception | None = None
     while left:
         launched = KernelGrid(
             kernel, parameters, (x, y, z), block, shared_bytes, races, Deadline(limit), clusters, pointed
         )
         launched.order, launched.judging = left[0], judging
+        if by_threads:
+            launched.orders_parts = launched.beyond_block_barriers = True
         launched.printer.silent = first is not None  # what a kernel prints is printed once
         for buffer in launched.memory.buffers if begun else ():
             buffer.reset()
@@ -213,6 +216,9 @@ def run_kernel(
             executed = _run_grid(launched, in_forks=failed is None)
         except forks.Failed as failure:
             failed = failure.error
+            continue
+        except ThreadsEndEarly:
+            by_threads, failed = True, None
             continue
         except (BlocksConflict, TooManyVectorClocks) as reason:
             judging = "ordered" if isinstance(reason, BlocksConflict) and blocks * threads <= ORDERED else ""

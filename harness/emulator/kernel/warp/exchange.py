@@ -444,7 +444,7 @@ def warp_sync(frame: KernelFrame, lanes: Array, masks: Array) -> None:
     """bar.warp.sync: a barrier, in each warp, of the lanes with equal membership masks."""
     members, given = lanes.reshape(-1, 32), masks.reshape(-1, 32)
     everyone = bits_of(lanes)[:, None]
-    whole = (members | frame.gone.reshape(-1, 32)).all(axis=1) & members.any(axis=1)
+    whole = members.all(axis=1)  # nothing orders what a thread did that ended before
     whole &= (~members | (given & everyone == everyone)).all(axis=1)
     if whole.any():
         frame.order.warp_barriers((members & whole[:, None]).reshape(-1))
