@@ -15,10 +15,20 @@ from typing import Any
 
 import numpy as np
 
-from ptxdiff.emulator.errors import PtxError, TimeLimit, TooLarge, UndefinedBits, only_own
+from ptxdiff.emulator.errors import ExecutionError, PtxError, TimeLimit, TooLarge, UndefinedBits, only_own
 from ptxdiff.emulator.independence import refuse_to_judge
 from ptxdiff.emulator.kernel.async_copy.tensor_maps import HostMap
-from ptxdiff.emulator.kernel.block_orders import ONE_FRAME, RESIDENT, TOGETHER, BlockOrder, orders, take_turns, waits
+from ptxdiff.emulator.kernel.block_orders import (
+    APART,
+    ONE_FRAME,
+    RESIDENT,
+    TOGETHER,
+    BlockOrder,
+    orders,
+    settled_by_order,
+    take_turns,
+    waits,
+)
 from ptxdiff.emulator.kernel.cluster.blocks import frame_of
 from ptxdiff.emulator.kernel.compiled import launch
 from ptxdiff.emulator.kernel.grid import KernelGrid
@@ -61,6 +71,10 @@ LOCAL_BUDGET = 64 << 20
 """Bytes of local memory of one frame. If a block needs more, one block runs at a time."""
 SHARED_BUDGET = 4 << 20
 """Bytes of shared memory of one frame. If each block has much, fewer run together."""
+
+
+Kept = tuple[Buffer, Any, Any]
+"""A buffer, and its bytes and undefined bits after a run."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +207,7 @@ def run_kernel(
     clusters = clusters_of(kernel, cluster, (x, y, z))
     if not x * y * z:
         return Executed(0, 0, threads, kernel.variables)
-    first: tuple[Executed, list[tuple[Buffer, Any, Any]]] | None = None
+    first: tuple[Executed, list[Kept]] | None = None
     blocks = x * y * z
     judging = judging_of(kernel, blocks * threads, clusters) if races and blocks > 1 else ""
     notes: tuple[str, ...] = ()
@@ -231,9 +245,11 @@ def run_kernel(
             raise
         if isinstance(failed, PtxError):
             raise failed  # such as a race, which this process has not met again
-        del left[0]
+        done = left.pop(0)
         if first is None:
             first = executed, [(b, b.bytes, b.undefined) for b in launched.memory.buffers]
+        else:
+            _refuse_other_bits(kernel, done, first[1], launched.memory.buffers)
     assert first is not None
     for buffer, data, undefined in first[1]:
         buffer.bytes, buffer.undefined = data, undefined
@@ -255,7 +271,28 @@ def orders_of(kernel: Kernel, grid: Sequence[int], threads: int) -> tuple[BlockO
     """The orders in which a kernel runs on a grid of blocks of so many threads, the usual one first."""
     if any(step.kind == "launch_cancel" for step in kernel.program.steps):
         return (TOGETHER,)  # its waves are an order of their own (`grid.Launches`)
-    return orders(kernel.synchronises, waits(kernel.program), math.prod(grid), threads)
+    apart = APART if any(step.kind == "activemask" for step in kernel.program.steps) else ()
+    return (*orders(kernel.synchronises, waits(kernel.program), math.prod(grid), threads), *apart)
+
+
+def _refuse_other_bits(kernel: Kernel, order: BlockOrder, first: list[Kept], buffers: Sequence[Buffer]) -> None:
+    """Raise ExecutionError if a kernel has other results where threads of a branch come to activemask apart.
+
+    Kernels are not judged whose results the order of threads may decide in any case (`settled_by_order`).
+    """
+    if not order.apart or settled_by_order(kernel.program):
+        return
+    for (buffer, data, undefined), now in zip(first, buffers, strict=True):
+        differs = np.asarray(data) != np.asarray(now.bytes)
+        if undefined is not None and now.undefined is not None:
+            differs |= np.asarray(undefined) != np.asarray(now.undefined)
+        if differs.any():
+            step = next(step for step in kernel.program.steps if step.kind == "activemask")
+            at = int(np.flatnonzero(differs)[0]) - buffer.residue
+            text = f"{buffer.name or 'a buffer'} differs at offset {at} if threads of a branch come here one after the "
+            text += "other: activemask gives those that run together, of which no number is promised; "
+            text += "vote.sync.ballot, with a mask that is known, gives those that meet a condition"
+            raise kernel.program.source.error(ExecutionError, text, step.node.offset)
 
 
 def _run_grid(grid: KernelGrid, *, in_forks: bool) -> Executed:
