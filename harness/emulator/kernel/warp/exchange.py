@@ -304,11 +304,11 @@ def _run_activemask(frame: KernelFrame, step: Step, active: Array | None) -> Non
     promises no more than that the executing thread is among them."""
     here = np.ones((frame.lanes // 32, 32), np.bool_) if active is None else active.reshape(-1, 32)
     words = np.repeat((here * _BITS).sum(axis=1, dtype=np.uint32), 32).reshape(-1, 32)
-    apart = frame.grid.order.apart if isinstance(frame, KernelFrame) else 0
-    if apart:
+    if isinstance(frame, KernelFrame) and (apart := frame.grid.order.apart):
         part: Array = (np.cumsum(here, axis=1) - 1) % apart
         alike = np.equal(part[:, :, None], part[:, None, :]) & here[:, None, :]
-        words = np.where(here.all(axis=1)[:, None], words, (alike * _BITS).sum(axis=2, dtype=np.uint32))
+        parts = (alike * _BITS).sum(axis=2, dtype=np.uint32)
+        words = np.where(here.all(axis=1, keepdims=True), words, parts)
     frame.write(step.destinations[0], np.ascontiguousarray(words).reshape(-1), None, active)
 
 
