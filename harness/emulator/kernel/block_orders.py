@@ -46,7 +46,8 @@ class BlockOrder:
     def words(self) -> str:
         """The order in words, for messages; "" for the usual one."""
         if self.apart:
-            return "with threads of a branch that come to activemask one after the other"
+            groups = "in two groups" if self.apart == 2 else "one at a time"
+            return f"with threads of a branch that come to activemask {groups}"
         if self.seed:
             return f"with the blocks one at a time, in a random order (seed {self.seed})"
         if self.alone:

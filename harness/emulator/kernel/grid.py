@@ -157,6 +157,10 @@ class KernelGrid:
         """How many changes of memory there were, in a kernel whose blocks can wait for each other."""
         self.launches = Launches(clusters, self.synchronises) if requests else None
 
+    def remember_threads(self) -> None:
+        """Order threads of a block by themselves: some end before the others meet at a barrier."""
+        self.orders_parts = self.beyond_block_barriers = True
+
     def unit(self, space: str) -> int:
         """The program's smallest access to a space, in bytes."""
         return self.kernel.units[space]
