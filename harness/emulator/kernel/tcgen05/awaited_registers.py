@@ -68,6 +68,8 @@ class AwaitedRegisters:
         self.early: list[Early] = []
         """Accesses, in PTX that a compiler wrote, for which a wait has yet to come."""
         self._slots: set[int] = set()
+        self._watched: set[int] = set()
+        """Those of the slots for which arithmetic counts: no early access of all the load's lanes has been noted."""
         self._compiled = llvmtext.compiled(frame.program.source)
 
     def watch(self, step: Step, active: Array) -> None:
@@ -80,10 +82,12 @@ class AwaitedRegisters:
         elif self._slots:
             if self.early and (step.kind in ("branch", "exit") or step.facts.waits):
                 self._refuse_early(step, active)
-            read = {r.slot for r in step.sources if r.slot in self._slots}
-            written = {w.slot for w in step.destinations if w.slot in self._slots}
-            if read or written:
-                self._access(step, self._running(step, active), read, written)
+            slots = self._watched if step.kind in REGISTERS_ONLY else self._slots
+            if slots:
+                read = {r.slot for r in step.sources if r.slot in slots}
+                written = {w.slot for w in step.destinations if w.slot in slots}
+                if read or written:
+                    self._access(step, self._running(step, active), read, written)
 
     def _running(self, step: Step, active: Array) -> Array:
         """The lanes that run a step: those whose guard holds."""
@@ -98,6 +102,7 @@ class AwaitedRegisters:
         self._forget(slots & self._slots, lanes)  # loads of a thread complete in order
         self.given.append(Awaited(step, dict.fromkeys(slots, lanes)))
         self._slots |= slots
+        self._watched |= slots
 
     def _access(self, step: Step, lanes: Array, read: Set[int], written: Set[int]) -> None:
         moves = step.node.opcode == "mov"
@@ -120,6 +125,7 @@ class AwaitedRegisters:
                 one.copies.add(slot)
                 one.lanes[slot] = one.lanes.get(slot, np.zeros_like(both)) | both
                 self._slots.add(slot)
+                self._watched.add(slot)
 
     def _suspect(self, step: Step, one: Awaited, slot: int, lanes: Array, verb: str) -> None:
         """An access before the wait: an error, or one if no wait comes in time."""
@@ -132,6 +138,9 @@ class AwaitedRegisters:
             if other.load is one and other.arithmetic == arithmetic and not (lanes & ~other.lanes).any():
                 return
         self.early.append(Early(step, one, slot, lanes, verb, arithmetic))
+        alone = all(o is one or o.lanes.keys().isdisjoint(one.lanes) for o in self.given)
+        if arithmetic and alone and not any((waiting & ~lanes).any() for waiting in _distinct(one.lanes)):
+            self._watched -= one.lanes.keys()
 
     def _refuse_early(self, step: Step, active: Array) -> None:
         """Raise the error of an access for which no wait comes before a branch, an end or a barrier of its thread."""
@@ -161,9 +170,16 @@ class AwaitedRegisters:
         self.early = [one for one in still if one.lanes.any()]
         staying = []
         for one in self.given:
-            left = {slot: waiting & ~lanes for slot, waiting in one.lanes.items()}
-            one.lanes = {slot: waiting for slot, waiting in left.items() if waiting.any()}
+            left = {id(waiting): waiting & ~lanes for waiting in _distinct(one.lanes)}
+            left = {number: waiting for number, waiting in left.items() if waiting.any()}
+            one.lanes = {slot: left[id(waiting)] for slot, waiting in one.lanes.items() if id(waiting) in left}
             if one.lanes:
                 staying.append(one)
         self.given = staying
         self._slots = {slot for one in staying for slot in one.lanes}
+        self._watched &= self._slots
+
+
+def _distinct(lanes: dict[int, Array]) -> list[Array]:
+    """The arrays of lanes of some slots, each once: registers of a load have one together."""
+    return list({id(waiting): waiting for waiting in lanes.values()}.values())
