@@ -423,9 +423,14 @@ def _bind_elect(builder: Builder, node: Instruction, bound: Bound) -> Step:
 @runs("elect")
 @_by_mask(0)
 def _run_elect(frame: KernelFrame, step: Step, active: Array | None) -> None:
-    members = _members(frame, step, step.sources[0], active)
-    leader = np.repeat(np.argmax(members, axis=1), 32)
-    lane = np.tile(np.arange(32), len(members))
+    """The ISA elects the same leader for the same mask each time. So it is the lowest lane of the mask that has not
+    ended, also if that executes this at another place."""
+    _members(frame, step, step.sources[0], active)
+    words = _whole(frame, frame.read(step.sources[0])[0])
+    if isinstance(frame, KernelFrame):
+        words = words & (~frame.gone.reshape(-1, 32) * _BITS).sum(axis=1, dtype=np.uint32)[:, None]
+    leader = np.argmax(words[:, :, None] >> np.arange(32, dtype=np.uint32) & np.uint32(1), axis=2).reshape(-1)
+    lane = np.tile(np.arange(32), len(words))
     frame.write(step.destinations[0], leader.astype(np.uint32), None, active)
     frame.write(step.destinations[1], (leader == lane).astype(np.uint8), None, active)
 

@@ -583,6 +583,18 @@ PAIRS = [
              HALF_READ),
         )
     ],
+    Pair("a read of another block's memory, stored by a warp that has ended before the cluster's barrier",
+         f"{CLUSTER} {STORE} @!low exit; {CLUSTER} {REMOTE} mapa.shared::cluster.u32 remote, other, peer; "
+         f"ld.shared::cluster.u32 v, [remote]; {CLUSTER}",
+         f"{CLUSTER} {STORE} {CLUSTER} @!low exit; {REMOTE} mapa.shared::cluster.u32 remote, other, peer; "
+         f"ld.shared::cluster.u32 v, [remote]; {CLUSTER}", np.tile(np.where(PARTNER >= 64, PARTNER, 0), 2), blocks=2),
+    Pair("a read in the own block behind the cluster's barrier, stored by a warp that has ended",
+         f"{STORE} @!low exit; {CLUSTER} {LOAD} {CLUSTER}", f"{STORE} {CLUSTER} @!low exit; {LOAD} {CLUSTER}",
+         np.tile(np.where(PARTNER >= 64, PARTNER, 0), 2), blocks=2),
+    Pair("an arrival at the cluster's barrier, after which a warp ends, ahead of its store",
+         f"@low bra L; barrier.cluster.arrive.aligned; {STORE} exit; L: {CLUSTER} {LOAD} {CLUSTER}",
+         f"@low bra L; {STORE} barrier.cluster.arrive.aligned; exit; L: {CLUSTER} {LOAD} {CLUSTER}",
+         np.tile(np.where(PARTNER >= 64, PARTNER, 0), 2), blocks=2),
     Pair("a write to what a warp that has ended has read, behind a barrier",
          f"{STORE} bar.sync 0; setp.ge.u32 q, t, 64; {LOAD} @q exit; bar.sync 0; st.shared.u32 [at], 5;",
          f"{STORE} bar.sync 0; setp.ge.u32 q, t, 64; {LOAD} bar.sync 0; @q exit; st.shared.u32 [at], 5;",
