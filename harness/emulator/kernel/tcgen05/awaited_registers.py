@@ -36,7 +36,7 @@ def loads(program: Program) -> bool:
 
 
 @dataclass
-class Awaited:
+class AwaitedLoad:
     """Registers of one load before its wait, and copies of them: the lanes that wait for each, by register slot."""
 
     step: Step
@@ -45,14 +45,14 @@ class Awaited:
 
 
 @dataclass(frozen=True)
-class Early:
+class EarlyAccess:
     """The first access to a load's registers before the wait: step, register slot, lanes, "reads" or "writes".
 
     `arithmetic`: it changes registers alone.
     """
 
     step: Step
-    load: Awaited
+    load: AwaitedLoad
     slot: int
     lanes: Array
     verb: str
@@ -64,8 +64,8 @@ class AwaitedRegisters:
 
     def __init__(self, frame: MemoryFrame) -> None:
         self.frame = frame
-        self.given: list[Awaited] = []
-        self.early: list[Early] = []
+        self.given: list[AwaitedLoad] = []
+        self.early: list[EarlyAccess] = []
         """Accesses, in PTX that a compiler wrote, for which a wait has yet to come."""
         self._slots: set[int] = set()
         self._watched: set[int] = set()
@@ -100,13 +100,13 @@ class AwaitedRegisters:
             self._access(step, lanes, addresses, set())
         slots = {w.slot for w in step.destinations if w.slot >= 0}
         self._forget(slots & self._slots, lanes)  # loads of a thread complete in order
-        self.given.append(Awaited(step, dict.fromkeys(slots, lanes)))
+        self.given.append(AwaitedLoad(step, dict.fromkeys(slots, lanes)))
         self._slots |= slots
         self._watched |= slots
 
     def _access(self, step: Step, lanes: Array, read: Set[int], written: Set[int]) -> None:
         moves = step.node.opcode == "mov"
-        handed_on: list[tuple[Awaited, Array]] = []
+        handed_on: list[tuple[AwaitedLoad, Array]] = []
         for one in self.given:
             for slot in sorted(read & one.lanes.keys()):
                 both = one.lanes[slot] & lanes
@@ -127,7 +127,7 @@ class AwaitedRegisters:
                 self._slots.add(slot)
                 self._watched.add(slot)
 
-    def _suspect(self, step: Step, one: Awaited, slot: int, lanes: Array, verb: str) -> None:
+    def _suspect(self, step: Step, one: AwaitedLoad, slot: int, lanes: Array, verb: str) -> None:
         """An access before the wait: an error, or one if no wait comes in time."""
         source, at = self.frame.program.source, step.node.offset
         block = llvmtext.asm_block(source, at) if self._compiled else -1
@@ -137,7 +137,7 @@ class AwaitedRegisters:
         for other in self.early:
             if other.load is one and other.arithmetic == arithmetic and not (lanes & ~other.lanes).any():
                 return
-        self.early.append(Early(step, one, slot, lanes, verb, arithmetic))
+        self.early.append(EarlyAccess(step, one, slot, lanes, verb, arithmetic))
         alone = all(o is one or o.lanes.keys().isdisjoint(one.lanes) for o in self.given)
         if arithmetic and alone and not any((waiting & ~lanes).any() for waiting in _distinct(one.lanes)):
             self._watched -= one.lanes.keys()
@@ -152,7 +152,7 @@ class AwaitedRegisters:
             if (ends or not one.arithmetic) and (one.lanes & active).any():
                 raise self._refusal(one.step, one.load, one.slot, one.lanes & active, one.verb)
 
-    def _refusal(self, step: Step, one: Awaited, slot: int, lanes: Array, verb: str) -> ExecutionError:
+    def _refusal(self, step: Step, one: AwaitedLoad, slot: int, lanes: Array, verb: str) -> ExecutionError:
         frame, name = self.frame, self.frame.program.registers[slot].name
         text = f"{frame.who(int(np.flatnonzero(lanes)[0]))} {verb} {name}, which the {one.step.bound.spelling} in line "
         text += f"{line_of(frame, one.step)} is still to write: tcgen05.wait::ld must come first"
