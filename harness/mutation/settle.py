@@ -474,11 +474,13 @@ def _tuples(subject: Subject, search: Search, words: Words) -> tuple[str, Iterat
     if case.domain is None and tuple_bits(case, pack) <= search.bits:
         made = all_words(case, pack)
         return "all", made.chunks(CHUNK - CHUNK % pack)
-    sets = {s.name: [s] for v in words.variants for s in word_sets(case, "full", v, pack)}
-    for variant in words.variants[1:]:
+    sets: dict[str, list[InputSet]] = {}
+    for variant in words.variants:
         for made in word_sets(case, "full", variant, pack):
-            if made.name.startswith("constants"):
+            if made.name.startswith("constants"):  # the numbers of each; other sets are the same for all
                 sets.setdefault(made.name, []).append(made)
+            else:
+                sets.setdefault(made.name, [made])
     formats = {n: format_of(a) for n, a in case.inputs.items()}
     bits = sum(f.unit_bits for f in formats.values())
     elements = [_inside(subject, exhaustive(formats, bits), 1 << bits)] if bits <= search.bits else []
@@ -592,17 +594,22 @@ def _settle_sharing(subject: Subject, name: str, mutant: AsmVariant, pack: int, 
     """Settle a dropped early clobber by running the asm with operands in shared registers."""
     if not may_share(subject.case, mutant, pack):
         return Settlement("equivalent", "no sharing of registers between an output and an input changes a bit")
-    tried, until = 0, time.monotonic() + search.seconds
+    tried, until, failed = 0, time.monotonic() + search.seconds, dict[str, int]()
     _, pieces = _pieces(subject, search, None, Words(pack, (mutant,)))
     for inputs in pieces:
-        outcome = ran_as(subject, name, pack, inputs, "shared")
+        outcome, count = ran_as(subject, name, pack, inputs, "shared"), len(next(iter(inputs.values())))
         if outcome.findings:
             return Settlement("missed", "; ".join(outcome.findings))
-        tried += len(next(iter(inputs.values())))
+        if outcome.status == "ran":
+            tried += count
+        else:
+            message = f"{outcome.status}: {outcome.words}"
+            failed[message] = failed.get(message, 0) + count
         if time.monotonic() > until:
             break
     reason = f"the same bits on {tried} inputs that were tried, in every assignment of registers"
-    sampled = Settlement("sampled", reason)
+    reason += "".join(f"; not on {count} others ({message})" for message, count in failed.items())
+    sampled = Settlement("sampled" if tried else "undecided", reason if tried else "; ".join(failed))
     return _proved_sharing(subject, name, mutant, pack, search) or sampled
 
 

@@ -428,7 +428,8 @@ class _ItemRun:
         expected = self.plan.variant.expected_failure
         if not passed or (expected is not None and "shared" in expected.contexts):
             return
-        for item in self.plan.shared_on_cpu():
+        runs, untried = self.plan.shared_on_cpu(), dict[str, list[str]]()
+        for item in runs:
             item, inputs = self.plan.filled(item)
             started, job = time.perf_counter(), self.plan.job(item, inputs)
             outcome = self._outcome(job)
@@ -436,8 +437,10 @@ class _ItemRun:
                 self._judge(item, job, outcome, time.perf_counter() - started)
                 return
             if outcome.status != "ran":
-                self.record.remark(f"{UNPROVED}{_NO_SHARING}{outcome.words}")
-                return
+                untried.setdefault(outcome.words, []).append(item.input_set)
+        for words, sets in untried.items():
+            on = "" if len(sets) == len(runs) else f" on the inputs {', '.join(dict.fromkeys(sets))}"
+            self.record.remark(f"{UNPROVED}{_NO_SHARING.format(on=on)}{words}")
 
     def _settle_packs(self) -> None:
         """Fail, or add a remark, for asm of which some places of the pack hold padding in every launch."""
@@ -470,7 +473,7 @@ def _unexplained(result: Result, judgement: Judgement) -> bool:
 
 
 _NO_SHARING = (
-    "registers that outputs may share with inputs were not tried, because the emulator does not run the asm alone: "
+    "registers that outputs may share with inputs were not tried{on}, because the emulator does not run the asm alone: "
 )
 _ENDS_A_TEST = {
     "Skipped": "pytest.skip",

@@ -225,6 +225,56 @@ def test_a_survivor_that_is_wrong_for_one_word_is_missed(name, mask, word, in_by
     assert bool(found.edge) == (word == "0")  # a hard case is an element, and may fill a pack
 
 
+BUILT = "{ .reg .b32 t; mov.b32 t, 0x12340000; or.b32 t, t, 0x9abc; xor.b32 $0, $1, t; xor.b32 $0, $0, t; }"
+"""Its numbers, and the one that it builds, change nothing."""
+
+
+@pytest.mark.parametrize("other", [BUILT, WORD.format("0xffffffff", "0x51", "0"), UNREAD])
+def test_words_are_made_of_the_numbers_of_the_original_and_of_each_survivor(other, in_bytes):
+    """The original is wrong for one word, so survivors that are not have other bits there, as the policy demands."""
+    subject = in_bytes
+    texts = {4: AsmText(WORD.format("0xffffffff", "0x37c51234", "0x100"), "=&r,r")}
+    given = replace(subject.case.variants["four"], texts=texts)
+    survivors = [replace(given, texts={4: AsmText(text, "=&r,r")}) for text in (UNREAD, other)]
+    for found in settle_asm(subject, "four", given, survivors, FEW):
+        assert found.fate == "allowed"
+        assert found.words.startswith("other bits on ")
+
+
+def test_words_that_a_survivor_builds_are_tried(in_bytes):
+    text = "{ .reg .pred p; .reg .b32 t; mov.b32 t, 0x12340000; or.b32 t, t, 0x9abc; setp.eq.u32 p, $1, t; "
+    found = settled_as(in_bytes, "four", text + "mov.b32 $0, $1; @p xor.b32 $0, $0, 0x100; }")
+    assert found.fate == "missed"
+    assert "in a pack of x = 0xbc, 0x9a, 0x34, 0x12" in found.words
+
+
+def test_a_sharing_is_settled_on_inputs_that_run_alone(subjects, monkeypatch):
+    """An early clobber is dropped, and the emulator does not run some inputs: these were not tried."""
+    subject, plain = subjects["plain"], EmulatorBackend.run
+    text = "{ .reg .b32 t; mov.b32 t, $1; mov.b32 $0, $2; max.u32 $0, $0, t; }"
+    monkeypatch.setattr("ptxdiff.proving.solving.available", lambda: False)
+    monkeypatch.setattr("ptxdiff.mutation.settle.machine_code", lambda subject, name: None)
+    monkeypatch.setattr("ptxdiff.mutation.settle.may_share", lambda case, variant, pack: True)
+    given = replace(subject.case.variants["asm"], texts={1: AsmText(text, "=&r,r,r")}, derived_packs=())
+    mutant = replace(given, texts={1: AsmText(text, "=r,r,r")})
+    calls = []
+
+    def run(self, job):
+        calls.append(job.setup.context)
+        return Outcome("error", "planted") if fails(len(calls)) else plain(self, job)
+
+    monkeypatch.setattr(EmulatorBackend, "run", run)
+    several = Search(16, 1 << 19, 60.0)
+    fails = lambda number: number == 1  # noqa: E731
+    (found,) = settle_asm(subject, "asm", given, [mutant], several)
+    assert (found.fate, set(calls)) == ("sampled", {"shared"})
+    assert found.words.startswith(f"the same bits on {1 << 18} inputs that were tried, in every assignment")
+    assert found.words.endswith(f"; not on {1 << 18} others (error: planted)")
+    fails = lambda number: True  # noqa: E731
+    (found,) = settle_asm(subject, "asm", given, [mutant], several)
+    assert (found.fate, found.words) == ("undecided", "error: planted")
+
+
 def test_equivalent_means_the_same_bits_on_all_words(in_bytes):
     found = settled_as(in_bytes, "two", UNREAD)
     assert (found.fate, found.words) == ("equivalent", f"the same bits on all {2 << 16} inputs in packs of 2")

@@ -106,6 +106,28 @@ def test_asm_that_the_emulator_does_not_run_says_so(monkeypatch: pytest.MonkeyPa
     assert any("were not tried" in note and "what it does not know" in note for note in found.results[0].notes)
 
 
+def test_inputs_that_the_emulator_runs_are_tried_though_it_does_not_run_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ptxdiff.backends.emulator import EmulatorBackend
+
+    right, begun = EmulatorBackend.run, list[str]()
+
+    def run_later(self: EmulatorBackend, job: Job) -> Outcome:
+        begun.append(job.setup.context)
+        return Outcome("error", "what it does not know") if len(begun) == 1 else right(self, job)
+
+    monkeypatch.setattr(EmulatorBackend, "run", run_later)
+    found = run("=r,r,r")
+    assert found.verdict == "fail"
+    begun.clear()
+    late = "{ .reg .b32 t; mov.b32 t, $1; add.u32 $0, t, $2; xor.b32 $0, $0, t; and.b32 t, $1, 0; or.b32 $0, $0, t; }"
+    found = run("=r,r,r", late)  # it reads an input late, and nothing comes of it
+    assert found.verdict == "pass"
+    assert len(begun) > 1
+    (note,) = [note for note in found.results[0].notes if "were not tried" in note]
+    assert "were not tried on the inputs " in note
+    assert "what it does not know" in note
+
+
 def test_the_failure_is_found_by_its_key_and_by_its_token() -> None:
     it, backend = item("=r,r,r"), Scripted(on_device)
     failed = next(r for r in run_item(it, backend, "quick").results if r.verdict == "fail")

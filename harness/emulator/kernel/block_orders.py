@@ -33,15 +33,21 @@ SEEDS = (1, 2)
 @dataclass(frozen=True)
 class BlockOrder:
     """An order of blocks. `alone`: each block runs alone until it waits. `reverse`: the last block, and in one atomic
-    instruction the last thread, first. `seed`: of random orders, a new one each round; 0: none."""
+    instruction the last thread, first. `seed`: of random orders, a new one each round; 0: none. `apart`: in how many
+    parts lanes of a branch come to activemask; 0: together.
+    """
 
     alone: bool = False
     reverse: bool = False
     seed: int = 0
+    apart: int = 0
 
     @property
     def words(self) -> str:
         """The order in words, for messages; "" for the usual one."""
+        if self.apart:
+            groups = "in two groups" if self.apart == 2 else "one at a time"
+            return f"with threads of a branch that come to activemask {groups}"
         if self.seed:
             return f"with the blocks one at a time, in a random order (seed {self.seed})"
         if self.alone:
@@ -58,6 +64,8 @@ class BlockOrder:
 
 TOGETHER = BlockOrder()
 """The usual order, whose bits a launch leaves."""
+APART = BlockOrder(apart=2), BlockOrder(apart=32)
+"""The orders in which a kernel with activemask runs too: every second lane of a branch together, and each alone."""
 
 
 def orders(synchronises: bool, waits: bool, blocks: int, threads: int) -> tuple[BlockOrder, ...]:
@@ -77,6 +85,21 @@ def observes(step: Step) -> bool:
     if step.kind == "atom":
         return any(writer.slot >= 0 for writer in step.destinations)
     return step.kind == "mbarrier_test_wait" or (step.kind in ("ld", "ld_acquire") and strong(step))
+
+
+def settled_by_order(program: Program) -> bool:
+    """Whether the order of threads may decide the results of a right program: it sees what others do meanwhile, or it
+    updates memory with operations whose order matters (sums of floating-point numbers, exchanges)."""
+    return any(
+        observes(step)
+        or step.node.spelling.startswith("cp.reduce")
+        or (step.kind == "atom" and not _ORDERED.isdisjoint(step.node.modifiers))
+        for step in program.steps
+    )
+
+
+_ORDERED = frozenset(("f16", "f16x2", "bf16", "bf16x2", "f32", "f64", "exch", "cas"))
+"""Modifiers of atomic operations whose order matters."""
 
 
 def strong(step: Step) -> bool:

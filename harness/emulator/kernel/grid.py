@@ -90,6 +90,8 @@ def answers(low: Array, high: Array) -> tuple[Array, Array, Array]:
 
 # ---- The grid --------------------------------------------------------------------------------------------------------
 
+_BULK_WRITES = ("bulk_store", "bulk_tensor_store")
+"""The kinds of steps by which bulk copies write to global memory, or update it."""
 E = TypeVar("E", bound=PtxError)
 
 
@@ -139,8 +141,10 @@ class KernelGrid:
         self.beyond_block_barriers = self.orders_parts or any(s.kind == "warp_barrier" for s in self.program.steps)
         """Whether something else than barriers of whole blocks may order threads."""
         self.copies_in_bulk = any(
-            step.facts.proxy == "async" and step.facts.memory == "reads" for step in self.program.steps
+            step.facts.proxy == "async" and (step.facts.memory == "reads" or step.kind in _BULK_WRITES)
+            for step in self.program.steps
         )
+        """Whether bulk copies may access what threads wrote to global memory."""
         requests = any(step.kind == "launch_cancel" for step in self.program.steps)
         clusters = math.prod(sizes) // self.cluster_size
         self.loops = waiting_loops(self.program)
@@ -152,6 +156,10 @@ class KernelGrid:
         self.changes = 0
         """How many changes of memory there were, in a kernel whose blocks can wait for each other."""
         self.launches = Launches(clusters, self.synchronises) if requests else None
+
+    def remember_threads(self) -> None:
+        """Order threads of a block by themselves: some end before the others meet at a barrier."""
+        self.orders_parts = self.beyond_block_barriers = True
 
     def unit(self, space: str) -> int:
         """The program's smallest access to a space, in bytes."""

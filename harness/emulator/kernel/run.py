@@ -15,10 +15,20 @@ from typing import Any
 
 import numpy as np
 
-from ptxdiff.emulator.errors import PtxError, TimeLimit, TooLarge, UndefinedBits, only_own
+from ptxdiff.emulator.errors import ExecutionError, PtxError, TimeLimit, TooLarge, UndefinedBits, only_own
 from ptxdiff.emulator.independence import refuse_to_judge
 from ptxdiff.emulator.kernel.async_copy.tensor_maps import HostMap
-from ptxdiff.emulator.kernel.block_orders import ONE_FRAME, RESIDENT, TOGETHER, BlockOrder, orders, take_turns, waits
+from ptxdiff.emulator.kernel.block_orders import (
+    APART,
+    ONE_FRAME,
+    RESIDENT,
+    TOGETHER,
+    BlockOrder,
+    orders,
+    settled_by_order,
+    take_turns,
+    waits,
+)
 from ptxdiff.emulator.kernel.cluster.blocks import frame_of
 from ptxdiff.emulator.kernel.compiled import launch
 from ptxdiff.emulator.kernel.grid import KernelGrid
@@ -27,7 +37,7 @@ from ptxdiff.emulator.kernel.load import load_kernel
 from ptxdiff.emulator.kernel.memory.consistency import BlocksConflict
 from ptxdiff.emulator.kernel.memory.grid_order import TooManyVectorClocks
 from ptxdiff.emulator.kernel.memory.space import Buffer, BufferPointer, pointers
-from ptxdiff.emulator.kernel.schedule import KernelScheduler
+from ptxdiff.emulator.kernel.schedule import KernelScheduler, ThreadsEndEarly, ends_early
 from ptxdiff.emulator.kernel.trace.undefined_bits import at_the_asm
 from ptxdiff.emulator.limits import (
     BLOCK,
@@ -61,6 +71,10 @@ LOCAL_BUDGET = 64 << 20
 """Bytes of local memory of one frame. If a block needs more, one block runs at a time."""
 SHARED_BUDGET = 4 << 20
 """Bytes of shared memory of one frame. If each block has much, fewer run together."""
+
+
+Kept = tuple[Buffer, Any, Any]
+"""A buffer, and its bytes and undefined bits after a run."""
 
 
 @dataclass(frozen=True)
@@ -193,18 +207,21 @@ def run_kernel(
     clusters = clusters_of(kernel, cluster, (x, y, z))
     if not x * y * z:
         return Executed(0, 0, threads, kernel.variables)
-    first: tuple[Executed, list[tuple[Buffer, Any, Any]]] | None = None
+    first: tuple[Executed, list[Kept]] | None = None
     blocks = x * y * z
     judging = judging_of(kernel, blocks * threads, clusters) if races and blocks > 1 else ""
     notes: tuple[str, ...] = ()
     left = list(orders_of(kernel, (x, y, z), threads) if order is None else (order,))
     begun = False
+    by_threads = ends_early(kernel.program) and any(step.kind == "call" for step in kernel.program.steps)
     failed: Exception | None = None
     while left:
         launched = KernelGrid(
             kernel, parameters, (x, y, z), block, shared_bytes, races, Deadline(limit), clusters, pointed
         )
         launched.order, launched.judging = left[0], judging
+        if by_threads:
+            launched.remember_threads()
         launched.printer.silent = first is not None  # what a kernel prints is printed once
         for buffer in launched.memory.buffers if begun else ():
             buffer.reset()
@@ -213,6 +230,9 @@ def run_kernel(
             executed = _run_grid(launched, in_forks=failed is None)
         except forks.Failed as failure:
             failed = failure.error
+            continue
+        except ThreadsEndEarly:
+            by_threads, failed = True, None
             continue
         except (BlocksConflict, TooManyVectorClocks) as reason:
             judging = "ordered" if isinstance(reason, BlocksConflict) and blocks * threads <= ORDERED else ""
@@ -225,9 +245,11 @@ def run_kernel(
             raise
         if isinstance(failed, PtxError):
             raise failed  # such as a race, which this process has not met again
-        del left[0]
+        done = left.pop(0)
         if first is None:
             first = executed, [(b, b.bytes, b.undefined) for b in launched.memory.buffers]
+        else:
+            _refuse_other_bits(kernel, done, first[1], launched.memory.buffers)
     assert first is not None
     for buffer, data, undefined in first[1]:
         buffer.bytes, buffer.undefined = data, undefined
@@ -249,7 +271,29 @@ def orders_of(kernel: Kernel, grid: Sequence[int], threads: int) -> tuple[BlockO
     """The orders in which a kernel runs on a grid of blocks of so many threads, the usual one first."""
     if any(step.kind == "launch_cancel" for step in kernel.program.steps):
         return (TOGETHER,)  # its waves are an order of their own (`grid.Launches`)
-    return orders(kernel.synchronises, waits(kernel.program), math.prod(grid), threads)
+    apart = APART if any(step.kind == "activemask" for step in kernel.program.steps) else ()
+    return (*orders(kernel.synchronises, waits(kernel.program), math.prod(grid), threads), *apart)
+
+
+def _refuse_other_bits(kernel: Kernel, order: BlockOrder, first: list[Kept], buffers: Sequence[Buffer]) -> None:
+    """Raise ExecutionError if a kernel has other results where threads of a branch come to activemask apart.
+
+    Kernels are not judged whose results the order of threads may decide in any case (`settled_by_order`).
+    """
+    if not order.apart or settled_by_order(kernel.program):
+        return
+    for (buffer, data, undefined), now in zip(first, buffers, strict=True):
+        differs = np.asarray(data) != np.asarray(now.bytes)
+        if undefined is not None and now.undefined is not None:
+            differs |= np.asarray(undefined) != np.asarray(now.undefined)
+        if differs.any():
+            step = next(step for step in kernel.program.steps if step.kind == "activemask")
+            at = int(np.flatnonzero(differs)[0]) - buffer.residue
+            groups = "in two groups" if order.apart == 2 else "one at a time"
+            text = f"{buffer.name or 'a buffer'} differs at offset {at} if threads of a branch come here {groups}: "
+            text += "activemask gives those that run together, of which no number is promised; "
+            text += "vote.sync.ballot, with a mask that is known, gives those that meet a condition"
+            raise kernel.program.source.error(ExecutionError, text, step.node.offset)
 
 
 def _run_grid(grid: KernelGrid, *, in_forks: bool) -> Executed:

@@ -14,11 +14,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from ptxdiff.emulator.binding.program import Program, Step
-from ptxdiff.emulator.errors import ExecutionError
+from ptxdiff.emulator.errors import ExecutionError, PtxError
 from ptxdiff.emulator.kernel.async_copy import mbarrier
 from ptxdiff.emulator.kernel.block_orders import PATIENCE, PIECES, RESIDENT, observes
 from ptxdiff.emulator.kernel.cluster.blocks import ClusterFrame
 from ptxdiff.emulator.kernel.frame import KernelFrame
+from ptxdiff.emulator.kernel.tcgen05 import awaited_registers
 from ptxdiff.emulator.kernel.warp.exchange import bits_of, membership, warp_sync
 from ptxdiff.emulator.kernel.warp.owed import AT_A_BARRIER
 from ptxdiff.emulator.machine.lockstep import Scheduler, guarded
@@ -29,6 +30,22 @@ def _is_aligned(step: Step) -> bool:
     """Whether a step is a barrier of a block that all threads of a warp must execute together (`bar` always is)."""
     return step.facts.waits in ("barrier", "arrival") and (
         step.node.opcode == "bar" or "aligned" in step.node.modifiers
+    )
+
+
+class ThreadsEndEarly(PtxError):
+    """Threads meet at a barrier of a block of which others have ended: the launch has to run again, with the accesses
+    of each thread remembered by themselves."""
+
+    def __init__(self) -> None:
+        super().__init__("threads end before others of their block meet at a barrier")
+
+
+def ends_early(program: Program) -> bool:
+    """Whether threads of a program may end before others of their block meet at a barrier."""
+    last = max((at for at, step in enumerate(program.steps) if step.kind == "barrier"), default=-1)
+    return any(
+        step.kind == "exit" or (step.kind == "branch" and step.target > last) for step in program.steps[: last + 1]
     )
 
 
@@ -48,11 +65,15 @@ class KernelScheduler(Scheduler):
         self._rounds: Iterator[list[Array]] | None = None
         if frame.promises.slots:
             self.watch = frame.promises.watch
+        elif awaited_registers.loads(program):
+            self.watch = awaited_registers.AwaitedRegisters(frame).watch
         self.alive: Array = np.ones(frame.lanes, np.bool_)
         self.blocked: dict[int, Array] = {}
-        self.arrived: dict[tuple[int, int], tuple[int, Array]] = {}
-        """How many threads arrived at a block's barrier without waiting, and what they released, by block and the
-        barrier's number."""
+        self.arrived: dict[tuple[int, int], tuple[Array, Array]] = {}
+        """How often each thread of a block arrived at a barrier without waiting, and what they released, by block and
+        the barrier's number."""
+        self.ended_early: Array = np.zeros(frame.lanes // frame.grid.threads, np.bool_)
+        """Which blocks have threads that have ended, and others."""
         self.warp_masks: Array = np.zeros(frame.lanes, np.uint32)
         """The membership mask of each lane that waits at bar.warp.sync."""
         frame.at_barriers = self._at_barriers
@@ -67,6 +88,8 @@ class KernelScheduler(Scheduler):
         """Record that threads have ended."""
         self.alive = self.alive & ~lanes
         self.kernel_frame.gone = ~self.alive
+        of_blocks = self.alive.reshape(-1, self.kernel_frame.grid.threads)
+        self.ended_early = np.asarray(of_blocks.any(axis=1) & ~of_blocks.all(axis=1))
         if isinstance(self.kernel_frame, ClusterFrame) and lanes.any():
             self.kernel_frame.ended(lanes)
 
@@ -90,12 +113,31 @@ class KernelScheduler(Scheduler):
         if self.kernel_frame.owed:
             self._refuse_owed(active)
         if len(step.sources) == 1 and not self.blocked and np.array_equal(active, self.alive):
-            self.kernel_frame.order.block_barriers(active)
+            self._order_blocks(active)
             for block in np.unique(self.kernel_frame.block[active]).tolist() if step.destinations else ():
                 self._reduce(active & (self.kernel_frame.block == block), {at})
             return at + 1, active
         self._wait(at, active)
         return at + 1, None
+
+    def _order_blocks(self, lanes: Array) -> None:
+        """Order the threads of blocks that have met at a barrier, all that have not ended. lanes: a mask.
+
+        A barrier orders what the threads did that execute it (ISA 9.7.13.1: "prior memory accesses requested by this
+        thread"). Nothing orders what a thread did that ended before.
+        """
+        frame = self.kernel_frame
+        if not self.ended_early.any():
+            frame.order.block_barriers(lanes)
+            return
+        early = np.repeat(self.ended_early, frame.grid.threads)
+        if (lanes & ~early).any():
+            frame.order.block_barriers(lanes & ~early)
+        if (lanes & early).any() and frame.grid.races:
+            if not frame.order.exact:
+                raise ThreadsEndEarly
+            for block in np.unique(frame.block[lanes & early]).tolist():
+                frame.order.barrier(np.flatnonzero(lanes & (frame.block == block)))
 
     def _refuse_torn_warps(self, step: Step, here: Array, elsewhere: Array) -> None:
         """Raise ExecutionError if an aligned barrier is executed by lanes whose warps have other lanes elsewhere.
@@ -258,8 +300,10 @@ class KernelScheduler(Scheduler):
         order.tick()
         for block, number in np.unique(keys, axis=0).tolist():
             some = lanes[(keys == (block, number)).all(axis=1)]
-            count, released = self.arrived.get((block, number), (0, None))
-            self.arrived[block, number] = (count + len(some), order.join(released, order.release(some)))
+            times, released = self.arrived.get((block, number), (None, None))
+            times = np.zeros(self.kernel_frame.grid.threads, np.int64) if times is None else times.copy()
+            times[some - block * len(times)] += 1
+            self.arrived[block, number] = times, order.join(released, order.release(some))
         return at + 1, active
 
     def _operand(self, step: Step, which: int, lanes: Array) -> Array:
@@ -308,6 +352,7 @@ class KernelScheduler(Scheduler):
                 number = np.where(lanes, self._operand(step, 0, lanes), number)
                 count = np.where(lanes, self._operand(step, 1, lanes), count)
         free, whole = np.zeros(frame.lanes, np.bool_), np.zeros(frame.lanes, np.bool_)
+        ended = whole.copy()
         waiting = (number >= 0).reshape(-1, threads)
         for block in np.flatnonzero(waiting.any(axis=1)).tolist():
             mine = slice(block * threads, (block + 1) * threads)
@@ -316,12 +361,19 @@ class KernelScheduler(Scheduler):
                     continue
                 here = number[mine] == one
                 wanted = int(count[mine][here].max())
-                arrived, released = self.arrived.get((block, one), (0, None))
-                alive = int(self.alive[mine].sum())
-                came = int(here.sum()) + arrived
-                if wanted >= 0 and came > wanted:
-                    raise self._too_many(block * threads + int(np.flatnonzero(here)[0]), one, came, wanted)
-                if came == wanted or (wanted < 0 and came >= alive):
+                alive = self.alive[mine]
+                times, released = self.arrived.get((block, one), (None, None))
+                came = here.astype(np.int64) if times is None else here + times
+                # A thread waits there for all threads of its warp that have not ended, and so a warp counts as a whole.
+                warps = np.where(alive | (came > 0), came, len(came)).reshape(-1, 32).min(axis=1)
+                warps[warps == len(came)] = 0
+                total = 32 * int(warps.sum())
+                if wanted % 32 and wanted > 0:
+                    raise self._odd_count(block * threads + int(np.flatnonzero(here)[0]), one, wanted)
+                if wanted >= 0 and total > wanted:
+                    raise self._too_many(block * threads + int(np.flatnonzero(here)[0]), one, total, wanted)
+                if total == wanted or (wanted < 0 and (came[alive] > 0).all()):
+                    here &= np.repeat(warps > 0, 32)
                     free[mine] |= here
                     met = np.zeros(frame.lanes, np.bool_)
                     met[mine] = here
@@ -329,24 +381,31 @@ class KernelScheduler(Scheduler):
                     for at in places:
                         here_alone = self.blocked[at] & met
                         self._refuse_torn_warps(self.program.steps[at], here_alone, self.alive & ~here_alone)
+                    arrived = times is not None and bool(times.any())
                     if any(self.program.steps[at].destinations for at in places):
                         self._reduce(met, places, arrived)
-                    self.arrived.pop((block, one), None)
-                    if came == alive and not arrived and (wanted < 0 or alive == threads):
-                        whole[mine] |= here
+                    if times is not None and released is not None:
+                        times = np.where(np.repeat(warps > 0, 32), 0, times)
+                        self.arrived[block, one] = times, released
+                        if not times.any():
+                            del self.arrived[block, one]
+                    if here.all() and not arrived:
+                        whole[mine] = True
+                    elif not arrived and (here == alive).all():
+                        ended[mine] = here
                     else:  # only the threads at this barrier are ordered
-                        frame.order.barrier(block * threads + np.flatnonzero(here), released)
+                        frame.order.barrier(block * threads + np.flatnonzero(here), released if arrived else None)
         if not free.any():
             return False
-        if whole.any():
-            frame.order.block_barriers(whole)
+        if whole.any() or ended.any():
+            self._order_blocks(whole | ended)
         for at, lanes in list(self.blocked.items()):
             if self.program.steps[at].kind == "barrier" and (lanes & free).any():
                 self._park(at + 1, lanes & free)
                 self._stay(at, lanes & ~free)
         return True
 
-    def _reduce(self, met: Array, places: set[int], arrived: int = 0) -> None:
+    def _reduce(self, met: Array, places: set[int], arrived: bool = False) -> None:
         """Give threads that met at `bar.red` the reduction of their predicates. places: the steps where they wait.
 
         Raises ExecutionError if others met them at `bar.sync` or `bar.arrive`, or at another reduction.
@@ -372,6 +431,15 @@ class KernelScheduler(Scheduler):
             kind = np.uint32 if op == "popc" else np.uint8
             frame.write(step.destinations[0], np.full(frame.lanes, result, kind), None, here)
 
+    def _odd_count(self, lane: int, number: int, wanted: int) -> ExecutionError:
+        at = next(a for a, lanes in self.blocked.items() if lanes[lane])
+        text = (
+            f"{self.kernel_frame.who(lane)} waits at barrier {number} for {wanted} threads: the number is a multiple "
+        )
+        return self.kernel_frame.fault(
+            ExecutionError, self.program.steps[at], text + "of 32, as warps count as a whole"
+        )
+
     def _too_many(self, lane: int, number: int, came: int, wanted: int) -> ExecutionError:
         at = next(a for a, lanes in self.blocked.items() if lanes[lane])
         text = f"{came} threads reach barrier {number}, which is for {wanted}; {self.kernel_frame.who(lane)} is one"
@@ -379,6 +447,8 @@ class KernelScheduler(Scheduler):
 
     def _deadlock(self) -> ExecutionError:
         frame = self.kernel_frame
+        for at, lanes in self.blocked.items():
+            self._refuse_torn_warps(self.program.steps[at], lanes, self.alive & ~lanes)
         # A thread that waits for a phase is a more likely cause than threads that wait for it at a barrier.
         at = min(self.blocked, key=lambda a: (self.program.steps[a].kind == "barrier", a))
         step = self.program.steps[at]

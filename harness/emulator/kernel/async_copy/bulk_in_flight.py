@@ -24,6 +24,7 @@ from ptxdiff.emulator.kernel.memory.global_races import (
     note_bulk_read,
     note_update,
     note_write,
+    refuse_unfenced,
     shadow_of,
     whole,
 )
@@ -474,8 +475,10 @@ class BulkWrites:
         changes = (buffer.bytes[offsets[:, None] + np.arange(data.shape[1])] != data).any(axis=1)
         one = Writing(step, lane, int(self.groups.closed[lane]), buffer, first, size, reduces)
         if reduces or changes.any():
-            lanes = np.full(len(first), lane)
-            self.refuse(step, lanes, buffer, first, size, "reduces" if reduces else "copies to", reduces=reduces)
+            lanes, verb = np.full(len(first), lane), "reduces" if reduces else "copies to"
+            self.refuse(step, lanes, buffer, first, size, verb, reduces=reduces)
+            units = shadow_of(frame, buffer).units(first, size).reshape(-1)
+            refuse_unfenced(frame, step, lane, buffer, units, verb, own=True)
         self._note(one, changes)
         self._count(buffer).add(first, size, 1)
         self.writing.append(one)

@@ -168,12 +168,8 @@ class ClusterFrame(KernelFrame):
             if not here[alive].all() or not here.any():
                 continue
             self.phase[number] += 1
-            # Of an ended block, everything is ordered.
-            self.phase_time[number] = np.where(here & alive, self.arrived_at[mine], self.order.clock).min()
-            ended = mine.start + np.flatnonzero(~alive)
-            if len(ended):
-                self.order.tick()
-                self.arriving[number] = self.order.join(self.arriving[number], self.order.release(ended))
+            # Nobody waits for threads that have ended, and nothing orders what they did after they last arrived.
+            self.phase_time[number] = np.where(here, self.arrived_at[mine], self.order.clock).min()
             self.phase_released[number], self.arriving[number] = self.arriving[number], None
 
     def ready(self, step: Step, lanes: Array) -> Array:

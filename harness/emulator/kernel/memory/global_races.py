@@ -270,15 +270,30 @@ def check_bulk_read(frame: ThreadFrame, step: Step, lane: int, buffer: Buffer, o
                 at = int(units[np.flatnonzero(bad[0])[0]]) * shadow.unit - buffer.residue
                 text = f"race: {frame.who(lane)} copies from {where} at offset {at}, which another thread wrote, and "
                 raise frame.fault(MemoryFault, step, text + "nothing orders them")
+    refuse_unfenced(frame, step, lane, buffer, units, "copies from")
+
+
+def refuse_unfenced(
+    frame: ThreadFrame, step: Step, lane: int, buffer: Buffer, units: Array, verb: str, own: bool = False
+) -> None:
+    """Raise MemoryFault if a lane's bulk copy accesses units that a thread wrote, and no proxy fence lies between.
+
+    own: writes by threads of other teams do not count.
+    """
     proxy = frame.proxies.get(id(buffer))
     if proxy is None or not (states := proxy.states[units]).any():
         return
-    units = units[states != 0]
-    team = lane // frame.order.team
-    lacking = proxy.lacking(lane, units, _writes_of_team(frame, shadow, units, team), of_warp=False)
+    assert buffer.shadow is not None
+    shadow, units = buffer.shadow, units[states != 0]
+    writes = _writes_of_team(frame, shadow, units, lane // frame.order.team)
+    lacking = proxy.lacking(lane, units, writes, of_warp=False)
+    if own:
+        lacking &= np.bincount(writes.at, minlength=len(units)) > 0
     if lacking.any():
         at = int(units[np.flatnonzero(lacking)[0]]) * shadow.unit - buffer.residue
-        text = f"{frame.who(lane)} copies from {where} at offset {at}, which a thread wrote, and no "
+        text = (
+            f"{frame.who(lane)} {verb} {buffer.name or 'global memory'} at offset {at}, which a thread wrote, and no "
+        )
         raise frame.fault(MemoryFault, step, text + "fence.proxy.async lies between")
 
 

@@ -21,7 +21,7 @@ from ptxdiff.emulator.kernel.kernel import Kernel
 from ptxdiff.emulator.kernel.memory.space import Buffer
 from ptxdiff.emulator.kernel.observer import KernelObserver
 from ptxdiff.emulator.kernel.run import ORDERED, judging_of
-from ptxdiff.emulator.kernel.schedule import KernelScheduler
+from ptxdiff.emulator.kernel.schedule import KernelScheduler, ends_early
 from ptxdiff.emulator.kernel.trace.observers import (
     ExecutedSteps,
     Notes,
@@ -94,6 +94,8 @@ def _run(launch: Launched, notes: KernelObserver, limit: float | None) -> None:
     grid = KernelGrid(
         launch.kernel, launch.parameters, launch.grid, launch.block, launch.shared, True, deadline, cluster
     )
+    if ends_early(launch.kernel.program):
+        grid.remember_threads()
     size, total = grid.cluster_size, math.prod(launch.grid)
     reduces = any(
         s.kind in ("bulk_store", "bulk_tensor_store") and s.bound is not None and s.bound.modifiers.get("op")

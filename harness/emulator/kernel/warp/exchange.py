@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from ptxdiff.emulator.text.nodes import Immediate, Instruction, Pair, Sink
 from ptxdiff.emulator.text.types import TYPES
 
 _EVERY_LANE = 0xFFFFFFFF
+Runner = Callable[[KernelFrame, Step, Array | None], None]
 _BITS = np.uint32(1) << np.arange(32, dtype=np.uint32)
 
 
@@ -141,6 +143,40 @@ def _mistaken(frame: KernelFrame, step: Step, given: Array, lanes: Array, words:
     return frame.fault(ExecutionError, step, f"{text} 0x{int(given.reshape(-1)[lane]):08x}, {words}")
 
 
+def _by_mask(source: int) -> Callable[[Runner], Runner]:
+    """Run an exchange once for each of the membership masks that lanes of a warp give: each is one of its own, between
+    the threads of its mask. source: the number of the operand with the mask."""
+
+    def decorate(run: Runner) -> Runner:
+        def run_each(frame: KernelFrame, step: Step, active: Array | None) -> None:
+            parts = [active] if step.sources[source].slot < 0 else _parts(frame, step, step.sources[source], active)
+            for part in parts:
+                run(frame, step, part)
+
+        return run_each
+
+    return decorate
+
+
+def _parts(frame: KernelFrame, step: Step, reader: ReadSlot, active: Array | None) -> list[Array | None]:
+    """The active lanes by their membership masks: of each warp one mask in each part."""
+    value, _ = frame.read(reader)
+    given = _whole(frame, value)
+    here = np.ones(given.shape, np.bool_) if active is None else active.reshape(-1, 32)
+    first = given[np.arange(len(given)), np.argmax(here, axis=1)][:, None]
+    if not (here & (given != first)).any():
+        return [active]
+    if (other := _other_mask(given, here)).any():
+        raise _mistaken(frame, step, given, other, "and a thread of that mask executes it with another mask")
+    parts: list[Array | None] = []
+    left: Array = here
+    while left.any():
+        first = given[np.arange(len(given)), np.argmax(left, axis=1)][:, None]
+        parts.append((left & (given == first)).reshape(-1))
+        left = np.asarray(left & (given != first))
+    return parts
+
+
 @binds("shfl")
 def _bind_shfl(builder: Builder, node: Instruction, bound: Bound) -> Step:
     expect(builder, node, 5)
@@ -157,6 +193,7 @@ def _bind_shfl(builder: Builder, node: Instruction, bound: Bound) -> Step:
 
 
 @runs("shfl")
+@_by_mask(3)
 def _run_shfl(frame: KernelFrame, step: Step, active: Array | None) -> None:
     value, mask = frame.read(step.sources[0])
     alike = all(r.slot == -1 for r in step.sources[1:]) and step.sources[3].pattern == _EVERY_LANE
@@ -231,6 +268,7 @@ def _bind_vote(builder: Builder, node: Instruction, bound: Bound) -> Step:
 
 
 @runs("vote")
+@_by_mask(1)
 def _run_vote(frame: KernelFrame, step: Step, active: Array | None) -> None:
     value, members, doubt = _predicate(frame, step, active)
     every, some = (value | ~members).all(axis=1), (value & members).any(axis=1)
@@ -246,6 +284,7 @@ def _bind_ballot(builder: Builder, node: Instruction, bound: Bound) -> Step:
 
 
 @runs("ballot")
+@_by_mask(1)
 def _run_ballot(frame: KernelFrame, step: Step, active: Array | None) -> None:
     value, members, doubt = _predicate(frame, step, active)
     result = np.repeat(((value & members) * _BITS).sum(axis=1, dtype=np.uint32), 32)
@@ -261,8 +300,16 @@ def _bind_activemask(builder: Builder, node: Instruction, bound: Bound) -> Step:
 
 @runs("activemask")
 def _run_activemask(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    """The lanes that run together here, or, in orders of threads that say so, a part of those of a branch: the ISA
+    promises no more than that the executing thread is among them."""
     here = np.ones((frame.lanes // 32, 32), np.bool_) if active is None else active.reshape(-1, 32)
-    frame.write(step.destinations[0], np.repeat((here * _BITS).sum(axis=1, dtype=np.uint32), 32), None, active)
+    words = np.repeat((here * _BITS).sum(axis=1, dtype=np.uint32), 32).reshape(-1, 32)
+    if isinstance(frame, KernelFrame) and (apart := frame.grid.order.apart):
+        part: Array = (np.cumsum(here, axis=1) - 1) % apart
+        alike = np.equal(part[:, :, None], part[:, None, :]) & here[:, None, :]
+        parts = (alike * _BITS).sum(axis=2, dtype=np.uint32)
+        words = np.where(here.all(axis=1, keepdims=True), words, parts)
+    frame.write(step.destinations[0], np.ascontiguousarray(words).reshape(-1), None, active)
 
 
 @binds("match")
@@ -280,6 +327,7 @@ def _bind_match(builder: Builder, node: Instruction, bound: Bound) -> Step:
 
 
 @runs("match")
+@_by_mask(1)
 def _run_match(frame: KernelFrame, step: Step, active: Array | None) -> None:
     value, mask = frame.read(step.sources[0])
     members = _members(frame, step, step.sources[1], active, gathers=True)
@@ -313,6 +361,7 @@ def _bind_redux(builder: Builder, node: Instruction, bound: Bound) -> Step:
 
 
 @runs("redux")
+@_by_mask(1)
 def _run_redux(frame: KernelFrame, step: Step, active: Array | None) -> None:
     value, mask = frame.read(step.sources[0])
     members = _members(frame, step, step.sources[1], active, gathers=True)
@@ -372,10 +421,16 @@ def _bind_elect(builder: Builder, node: Instruction, bound: Bound) -> Step:
 
 
 @runs("elect")
+@_by_mask(0)
 def _run_elect(frame: KernelFrame, step: Step, active: Array | None) -> None:
-    members = _members(frame, step, step.sources[0], active)
-    leader = np.repeat(np.argmax(members, axis=1), 32)
-    lane = np.tile(np.arange(32), len(members))
+    """The ISA elects the same leader for the same mask each time. So it is the lowest lane of the mask that has not
+    ended, also if that executes this at another place."""
+    _members(frame, step, step.sources[0], active)
+    words = _whole(frame, frame.read(step.sources[0])[0])
+    if isinstance(frame, KernelFrame):
+        words = words & (~frame.gone.reshape(-1, 32) * _BITS).sum(axis=1, dtype=np.uint32)[:, None]
+    leader = np.argmax(words[:, :, None] >> np.arange(32, dtype=np.uint32) & np.uint32(1), axis=2).reshape(-1)
+    lane = np.tile(np.arange(32), len(words))
     frame.write(step.destinations[0], leader.astype(np.uint32), None, active)
     frame.write(step.destinations[1], (leader == lane).astype(np.uint8), None, active)
 
@@ -444,7 +499,7 @@ def warp_sync(frame: KernelFrame, lanes: Array, masks: Array) -> None:
     """bar.warp.sync: a barrier, in each warp, of the lanes with equal membership masks."""
     members, given = lanes.reshape(-1, 32), masks.reshape(-1, 32)
     everyone = bits_of(lanes)[:, None]
-    whole = (members | frame.gone.reshape(-1, 32)).all(axis=1) & members.any(axis=1)
+    whole = members.all(axis=1)  # nothing orders what a thread did that ended before
     whole &= (~members | (given & everyone == everyone)).all(axis=1)
     if whole.any():
         frame.order.warp_barriers((members & whole[:, None]).reshape(-1))

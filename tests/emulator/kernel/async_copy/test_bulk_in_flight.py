@@ -99,3 +99,48 @@ def test_reductions_of_blocks_are_no_race_and_loads_beside_them_are() -> None:
     )
     launch(f"{SAME} {OWN} {add} {DONE}", grid=2)
     refused("to which the bulk copy", f"{SAME} {OWN} {add} {READ_ONLY} bar.sync 0; {LOAD}")
+
+
+ADD = COPY.replace("cp.async.bulk.global", "cp.reduce.async.bulk.global").replace(
+    "bulk_group [", "bulk_group.add.u32 ["
+)
+FILL = f"mov.u32 %r7, 5; st.shared.b32 [%r5], %r7; fence.proxy.async; {SAME} {OWN} "
+FENCE = "fence.proxy.async;"
+TOO_EARLY = "thread 0 .* {} x at offset 0, which a thread wrote, and no fence.proxy.async lies between"
+
+
+@pytest.mark.parametrize(
+    ("copy", "verb", "result"), [(ADD, "reduces", 12), (COPY, "copies to", 5)], ids=["add", "copy"]
+)
+def test_what_threads_wrote_needs_a_proxy_fence_before_a_bulk_copy_over_it(copy: str, verb: str, result: int) -> None:
+    body = f"{FILL}{STORE} {{fence}} bar.sync 0; {{late}} {copy} {DONE}"
+    read = f" bar.sync 0; {LOAD}"
+    assert launch(body.format(fence=FENCE, late="") + read).tolist() == [[result] * THREADS]
+    # A fence of the copying thread behind the barrier covers what all threads wrote before it.
+    launch(body.format(fence="", late=FENCE))
+    refused(TOO_EARLY.format(verb), body.format(fence="", late=""))
+    refused(TOO_EARLY.format(verb), body.format(fence="fence.proxy.async.shared::cta;", late=""))
+    refused(TOO_EARLY.format(verb), f"{FILL}{FENCE} {STORE} bar.sync 0; {copy} {DONE}")
+
+
+def test_a_threads_own_stores_need_a_proxy_fence_before_its_reduction() -> None:
+    own = "@%p1 st.global.b32 [%rd4], 7;"
+    right = f"{FILL}bar.sync 0; {own} {FENCE} {ADD} {DONE}"
+    assert launch(f"{right} bar.sync 0; {LOAD}")[0, 0] == 12
+    updated = own.replace("st.global.b32", "red.global.add.u32")
+    for before in (own, updated):
+        refused(TOO_EARLY.format("reduces"), f"{FILL}bar.sync 0; {before} {ADD} {DONE}")
+
+
+def test_a_thread_waits_for_its_reduction_before_it_uses_the_destination() -> None:
+    again = "@%p1 st.global.b32 [%rd4], 7;"
+    launch(f"{FILL}bar.sync 0; {ADD} {DONE} {again}")
+    under_way = r"writes to x at offset 0, to which the bulk copy in line \d+ is under way"
+    refused(under_way, f"{FILL}bar.sync 0; {ADD} {again} {DONE}")
+    refused(under_way, f"{FILL}bar.sync 0; {ADD} {READ_ONLY} {again} {DONE}")
+    refused(under_way.replace("writes to", "reads"), f"{FILL}bar.sync 0; {ADD} @%p1 ld.global.b32 %r9, [%rd4]; {DONE}")
+
+
+def test_what_the_kernel_did_not_write_needs_no_proxy_fence() -> None:
+    """Two reductions over the same bytes need none either: they access memory by one proxy."""
+    launch(f"{FILL}bar.sync 0; {ADD} {DONE} {ADD} {DONE}")

@@ -173,6 +173,11 @@ def between(name: str, wrong: str, right: str, error: str = RACE, memory: str = 
 
 HALVES = "add.u32 id, half, 1; bar.sync id, 64;"
 OWN_WARP = "add.u32 id, warp, 1; bar.sync id, 32;"
+OF_HALF = "xor.b32 u, t, 16; mad.lo.u32 other, u, 4, a; mad.wide.u32 gother, u, 4, x;"
+"""Each thread reads what the thread of the other half of its warp stored."""
+HALF_LEFT = np.where(np.arange(THREADS) % 32 < 16, np.arange(THREADS), 0)
+HALF_READ = np.where(np.arange(THREADS) == HALF_LEFT, np.arange(THREADS) ^ 16, 0)
+OWN_LOAD = "ld.shared.u32 v, [at];"
 PAIRS = [
     # barriers of a block
     between("two halves on barriers 1 and 2", HALVES, "bar.sync 1, 128;"),
@@ -555,7 +560,7 @@ PAIRS = [
     # barriers of whole warps
     exchanges("an aligned barrier under a guard that differs within a warp",
          f"setp.lt.u32 q, lane, 16; {STORE} @q bar.sync 1, 64; @!q barrier.sync 2, 64; bar.sync 0; {LOAD}",
-         f"setp.lt.u32 q, lane, 16; {STORE} @q barrier.sync 1, 64; @!q barrier.sync 2, 64; bar.sync 0; {LOAD}",
+         f"setp.lt.u32 q, lane, 16; {STORE} @q barrier.sync 1, 128; @!q barrier.sync 1, 128; {LOAD}",
          "must execute the same aligned barrier"),
     exchanges("an aligned barrier at two places of a warp",
          APART.format(barrier="barrier.sync.aligned 0;"), APART.format(barrier="barrier.sync 0;"),
@@ -564,6 +569,64 @@ PAIRS = [
          f"setp.lt.u32 q, lane, 16; {STORE} @q bar.arrive 1, 192; bar.sync 1, 192; {LOAD}",
          f"setp.lt.u32 q, warp, 2; {STORE} @q bar.arrive 1, 192; bar.sync 1, 192; {LOAD}",
          "must execute the same aligned barrier"),
+    # threads that end before a barrier
+    *[
+        Pair(f"{name} of {memory} memory by {who} that has ended, behind a barrier",
+             f"{ends} {store} @q exit; {barrier} {load}", f"{ends} {store} {barrier} @q exit; {load}", expected)
+        for memory, store, load in (("shared", STORE, LOAD), ("global", GSTORE, GLOAD))
+        for name, who, ends, barrier, expected in (
+            ("a read", "a warp", "setp.ge.u32 q, t, 64;", "bar.sync 0;", np.where(PARTNER >= 64, PARTNER, 0)),
+            ("a later read", "a warp", "setp.ge.u32 q, t, 64; bar.warp.sync -1; bar.sync 0;", "barrier.sync 0;",
+             np.where(PARTNER >= 64, PARTNER, 0)),
+            ("a read", "half a warp", f"setp.ge.u32 q, lane, 16; {OF_HALF}", "bar.sync 0;", HALF_READ),
+            ("a read, with bar.warp.sync,", "half a warp", f"setp.ge.u32 q, lane, 16; {OF_HALF}", "bar.warp.sync -1;",
+             HALF_READ),
+        )
+    ],
+    Pair("a read of another block's memory, stored by a warp that has ended before the cluster's barrier",
+         f"{CLUSTER} {STORE} @!low exit; {CLUSTER} {REMOTE} mapa.shared::cluster.u32 remote, other, peer; "
+         f"ld.shared::cluster.u32 v, [remote]; {CLUSTER}",
+         f"{CLUSTER} {STORE} {CLUSTER} @!low exit; {REMOTE} mapa.shared::cluster.u32 remote, other, peer; "
+         f"ld.shared::cluster.u32 v, [remote]; {CLUSTER}", np.tile(np.where(PARTNER >= 64, PARTNER, 0), 2), blocks=2),
+    Pair("a read in the own block behind the cluster's barrier, stored by a warp that has ended",
+         f"{STORE} @!low exit; {CLUSTER} {LOAD} {CLUSTER}", f"{STORE} {CLUSTER} @!low exit; {LOAD} {CLUSTER}",
+         np.tile(np.where(PARTNER >= 64, PARTNER, 0), 2), blocks=2),
+    Pair("an arrival at the cluster's barrier, after which a warp ends, ahead of its store",
+         f"@low bra L; barrier.cluster.arrive.aligned; {STORE} exit; L: {CLUSTER} {LOAD} {CLUSTER}",
+         f"@low bra L; {STORE} barrier.cluster.arrive.aligned; exit; L: {CLUSTER} {LOAD} {CLUSTER}",
+         np.tile(np.where(PARTNER >= 64, PARTNER, 0), 2), blocks=2),
+    Pair("a write to what a warp that has ended has read, behind a barrier",
+         f"{STORE} bar.sync 0; setp.ge.u32 q, t, 64; {LOAD} @q exit; bar.sync 0; st.shared.u32 [at], 5;",
+         f"{STORE} bar.sync 0; setp.ge.u32 q, t, 64; {LOAD} bar.sync 0; @q exit; st.shared.u32 [at], 5;",
+         np.where(PARTNER >= 64, PARTNER, 0)),
+    Pair("a barrier with a number of threads of which some have ended",
+         f"{STORE} @!low exit; bar.sync 1, 128; ld.shared.u32 v, [at];",
+         f"{STORE} @!low exit; bar.sync 1, 64; ld.shared.u32 v, [at];", np.where(PARTNER >= 64, np.arange(THREADS), 0),
+         "deadlock"),
+    *[
+        Pair(f"{name} of halves of warps, which count as warps",
+             f"setp.lt.u32 q, lane, 16; {some.format(barrier=barrier)}",
+             f"setp.lt.u32 q, warp, 2; {some.format(barrier=barrier)}", np.arange(THREADS), error)
+        for some in (f"{STORE} @!q bra L; {{barrier}} L: barrier.sync 0; ld.shared.u32 v, [at];",)
+        for name, barrier, error in (
+            ("a barrier", "barrier.sync 1, 64;", "deadlock"),
+            ("an aligned barrier", "bar.sync 1, 64;", "must execute the same aligned barrier"),
+        )
+    ],
+    Pair("a barrier for half a warp, whose other half has ended",
+         f"setp.lt.u32 q, lane, 16; {STORE} @!q exit; barrier.sync 1, 64; ld.shared.u32 v, [at];",
+         f"setp.lt.u32 q, lane, 16; {STORE} @!q exit; barrier.sync 1, 128; ld.shared.u32 v, [at];", HALF_LEFT,
+         "128 threads reach barrier 1, which is for 64"),
+    Pair("arrivals of halves of warps, which count as warps",
+         f"setp.lt.u32 q, lane, 16; {STORE} @!q bra L; barrier.arrive 1, 192; L: barrier.sync 1, 192; {OWN_LOAD}",
+         f"setp.lt.u32 q, warp, 2; {STORE} @!q bra L; barrier.arrive 1, 192; L: barrier.sync 1, 192; {OWN_LOAD}",
+         np.arange(THREADS), "deadlock"),
+    Pair("a barrier for a number of threads that are no whole warps",
+         f"{STORE} barrier.sync 1, 100; ld.shared.u32 v, [at];", f"{STORE} barrier.sync 1, 128; ld.shared.u32 v, [at];",
+         np.arange(THREADS), "is a multiple of 32"),
+    Pair("a warp that arrives and ends",
+         split(f"bar.arrive 1, 128; {STORE} exit;", f"bar.sync 1, 128; {LOAD}"),
+         split(f"{STORE} bar.arrive 1, 128; exit;", f"bar.sync 1, 128; {LOAD}"), np.where(PARTNER < 64, PARTNER, 0)),
     # a volatile flag
     *[
         Pair(f"a volatile flag {name}",

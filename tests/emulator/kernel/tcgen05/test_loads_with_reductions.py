@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ptxdiff.emulator import isa
-from ptxdiff.emulator.errors import MemoryFault, OperandError, PtxError, UndefinedBits
+from ptxdiff.emulator.errors import ExecutionError, MemoryFault, OperandError, PtxError, UndefinedBits
 from ptxdiff.emulator.isa.forms import find
 from ptxdiff.emulator.kernel.run import load_kernel
 from ptxdiff.emulator.kernel.tcgen05 import loads
@@ -141,6 +141,11 @@ def test_cells_that_nobody_wrote_give_an_undefined_result() -> None:
 
 def test_a_missing_wait_before_the_cells_are_freed() -> None:
     text = kernel("32x32b", 4, "max.f32").replace("  tcgen05.wait::ld.sync.aligned;\n", "")
+    with pytest.raises(
+        ExecutionError, match=r"reads %r\d+, which the tcgen05\.ld\.red\S* in line \d+ is still to write"
+    ):
+        ran(text, 4, cells(3))
+    text = "\n".join(line for line in text.splitlines() if "st.global.b32" not in line)
     with pytest.raises(MemoryFault, match=r"of which a tcgen05\.ld is under way: tcgen05\.wait::ld must come first"):
         ran(text, 4, cells(3))
 

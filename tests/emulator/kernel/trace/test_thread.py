@@ -88,3 +88,12 @@ def test_a_box_that_adds_to_a_tensor() -> None:
     old, added = step.made_of(("tensor", 4 * 17))  # element 1 of the first row of the box
     assert (old.value, old.memory, added.value) == (17, ("tensor", 4 * 17), 101)
     assert isinstance(added.stored, Stored)
+
+
+def test_a_thread_whose_neighbours_end_before_a_barrier() -> None:
+    """The launch is followed as one in which threads are ordered by themselves."""
+    store = "bar.sync 0; st.shared.b32 [%r5], %r1;"
+    body = f"setp.lt.u32 %p2, %r1, 16; @%p2 exit; {store} bar.sync 0; ld.shared.b32 %r9, [%r5];"
+    trace = followed(launched(body), 20)
+    assert trace.fault is None
+    assert any(step.text.startswith("ld.shared") for step in trace.steps)

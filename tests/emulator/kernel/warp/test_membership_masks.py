@@ -70,6 +70,15 @@ def test_no_thread_passes_an_exchange_whose_members_execute_another(name: str) -
         one_warp(HALVES.format(first=first, second=second, after=after) + STORE, LANES)
 
 
+def test_lanes_that_elect_at_two_places_have_one_leader() -> None:
+    elect = "elect.sync %r3|%p2, -1; selp.b32 %r4, 100, 0, %p2; add.u32 %r3, %r3, %r4;"
+    np.testing.assert_array_equal(
+        one_warp(HALVES.format(first=elect, second=elect, after="") + STORE, LANES), np.where(LANES == 0, 100, 0)
+    )
+    ended = "setp.lt.u32 %p1, %r1, 3; @%p1 exit; " + elect
+    np.testing.assert_array_equal(one_warp(ended + STORE, LANES)[3:], np.where(LANES == 3, 103, 3)[3:])
+
+
 IN_TWO_PLACES = {
     "shfl, before a barrier": (SWAP, SWAP, "bar.sync 0;"),
     "shfl, before bar.warp.sync": (SWAP, SWAP, "bar.warp.sync -1;"),
