@@ -28,8 +28,11 @@ def cache_folder() -> Path | None:
     """The cache folder, which may not exist; None if caches are turned off."""
     chosen = os.environ.get("PTXDIFF_CACHE_DIR")
     if chosen is not None:
-        return Path(chosen) if chosen else None
+        return _chosen_folder(chosen) if chosen else None
     return _users_cache_folder(os.environ.get("XDG_CACHE_HOME"), os.environ.get("HOME"))
+
+
+_chosen_folder = functools.lru_cache(maxsize=16)(Path)  # each question about a file is compared with it
 
 
 @functools.lru_cache(maxsize=16)

@@ -14,6 +14,7 @@ from ptxdiff.cli import UsageError, render, say
 from ptxdiff.diskcache import cache_folder
 
 KINDS = {
+    "code": "byte code of case files, under their text",
     "compiled": "machine code of the emulator's definitions of instructions",
     "cubin": "machine code that ptxas made",
     "inductor": "the cache of torch.compile",

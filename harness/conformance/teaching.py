@@ -36,8 +36,8 @@ from ptxdiff.sass.machine import Computed, RefusedStep, prepared
 from ptxdiff.sass.run import Ran, run_machine_code
 from ptxdiff.sass.text import Unsupported
 from ptxdiff.sass.words import WordDecoder
-from ptxdiff.triton.assemble import run_tool
 from ptxdiff.triton.targets import assembler, probe, tool
+from ptxdiff.triton.tools import run_tool
 
 BLOCK, WARP = 128, 32
 EDGES, DRAWN = 384, 128

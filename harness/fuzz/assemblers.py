@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Literal
 
 from ptxdiff.model.compilers import PtxasChoice
-from ptxdiff.triton.assemble import run_tool
 from ptxdiff.triton.ptxas import assembler_at
+from ptxdiff.triton.tools import run_tool
 
 TIMEOUT = 60.0
 Ended = Literal["assembled", "refused", "crashed", "hung"]

@@ -6,14 +6,17 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from ptxdiff.backends import BACKENDS
 from ptxdiff.model.compilers import TRITONS_LEVEL, PtxasChoice
-from ptxdiff.running.plan import WorkItem
 from ptxdiff.triton.builds import NoTriton
 from ptxdiff.triton.ptxas import NoAssembler, assembler_at
+
+if TYPE_CHECKING:
+    from ptxdiff.running.plan import WorkItem
 
 BUNDLED = "bundled"
 """On the command line: the ptxas that the installed Triton carries for a target."""

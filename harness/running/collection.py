@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import itertools
 import os
 import re
 import sys
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -30,8 +32,7 @@ from ptxdiff.records.causes import cause_words, shown_first
 from ptxdiff.records.escaping import OwnWords, line
 from ptxdiff.running import carry_over, reuse
 from ptxdiff.running.assemblers import AssemblerChoice, Chosen, timed_by
-from ptxdiff.running.item import Item, ItemPlan, ItemResults
-from ptxdiff.running.plan import WorkItem
+from ptxdiff.running.item import Item, ItemResults, label_of, not_run
 from ptxdiff.running.replay import TokenError, parse
 from ptxdiff.triton.builds import NoTriton
 from ptxdiff.triton.ptxas import NoAssembler
@@ -96,6 +97,9 @@ def _first(item: Item, backend: Backend, effort: str) -> list[Job]:
 
 def _each_kernel(item: Item, backend: Backend, effort: str) -> list[Job]:
     """A job for each setup of an item's plan, without inputs; none if there is no plan."""
+    from ptxdiff.running.item_plan import ItemPlan
+    from ptxdiff.running.plan import WorkItem
+
     with contextlib.suppress(Exception):
         plan = ItemPlan(item, backend, effort)
         setups = {repr(setup): setup for setup in plan.kernels()}
@@ -262,17 +266,16 @@ def items(parent: pytest.Collector, loaded: loader.LoadedCase) -> Iterator[pytes
         for target in _devices(parent.config):
             yield from benchmark_items(parent, loaded, target, timed_by(parent.config, target))
         return
-    everywhere = places(parent.config)
+    everywhere = [(backend, target, _marker(backend)) for backend, target in places(parent.config)]
     within = f"{parent.nodeid}::"
     for variant in loaded.case.variants:
         # With `--dist loadgroup`, one worker gets a variant's items, or a file's: see `running/xdist`.
         group = _marker("xdist_group", f"{loaded.name}::{variant}")
-        for backend, target in everywhere:
-            item = Item(loaded, variant, target, backend)
-            label = item.label
+        for backend, target, marker in everywhere:
+            label = label_of(variant, target, backend)
             # With the whole id: newer pytest splits ids for --lf at `::`, also within brackets.
             yield VariantItem.from_parent(
-                parent, name=label, nodeid=within + label, item=item, marked=(_marker(backend), group)
+                parent, name=label, nodeid=within + label, of=(loaded, variant, target, backend), marked=(marker, group)
             )
     yield from proof_items(parent, loaded)
     if parent.config.option.ptx_timing:
@@ -421,20 +424,41 @@ def _marker(name: str, *arguments: str) -> pytest.MarkDecorator:
 
 
 class VariantItem(OwnWords, pytest.Item):
-    """One variant on one target by one backend."""
+    """One variant on one target by one backend. of: the fields of its `Item`.
+
+    A collection may have tens of thousands, of which it runs few: what only a run needs is made then.
+    """
 
     own_error = ItemFailure
     expected_error = (pytest.xfail.Exception,)
 
-    def __init__(self, *, item: Item, nodeid: str, marked: Sequence[pytest.MarkDecorator], **kwargs: Any) -> None:
+    _found: ItemResults | None = None
+    _reused: ItemResults | None = None
+
+    def __init__(
+        self,
+        *,
+        of: tuple[LoadedCase, str, str, str],
+        nodeid: str,
+        marked: Sequence[pytest.MarkDecorator],
+        **kwargs: Any,
+    ) -> None:
         super().__init__(nodeid=nodeid, **kwargs)
-        self.item = item
-        self.found = ItemResults()
-        self._reused: ItemResults | None = None
+        self._of = of
         self._collected_as = nodeid  # pytest-xdist adds a suffix later
         for marker in marked:  # as `add_marker` does, which takes longer than all else here
             self.keywords[marker.name] = marker
             self.own_markers.append(marker.mark)
+
+    @functools.cached_property
+    def item(self) -> Item:
+        """The item, which is one object as long as this one lives."""
+        return Item(*self._of)
+
+    @property
+    def found(self) -> ItemResults:
+        """The results so far; none before the run and after their report."""
+        return self._found or ItemResults()
 
     @property
     def address(self) -> str:
@@ -453,11 +477,9 @@ class VariantItem(OwnWords, pytest.Item):
             self._conclude(done)
             return
         if reason := self._without_device():
-            from ptxdiff.running.item import not_run
-
-            self.found = not_run(self.item, reason)
+            self._found = not_run(self.item, reason)
         else:
-            self.found = self._reused or self._earlier() or self._run()
+            self._found = self._reused or self._earlier() or self._run()
         self._conclude(self.found)
 
     def is_known(self) -> bool:
@@ -472,7 +494,7 @@ class VariantItem(OwnWords, pytest.Item):
 
     def teardown(self) -> None:
         """Drop the results, which were reported: those of a long run take gigabytes."""
-        self.found, self._reused = ItemResults(), None
+        self._found = self._reused = None
 
     def _without_device(self) -> str:
         """Why no GPU can run the item; "" if that is not known before the run."""
@@ -773,11 +795,28 @@ SUMMARY = "hypothesispytest"
 """The plugin that imports hypothesis at the end of every run, which takes half a second."""
 
 
+def free_items(session: Callable[[], pytest.Session | None]) -> None:
+    """Free the items of a session as this process ends.
+
+    Each item refers to itself by its keywords, so Python's end would look for tens of thousands of such cycles, several
+    times. Not earlier: whoever called `pytest.main` may still look at the items.
+    """
+    ended = session()
+    if ended is None:
+        return
+    for item in ended.items:
+        if isinstance(item, VariantItem):
+            vars(item).clear()
+    ended.items.clear()
+    vars(ended).get("_collection_cache", {}).clear()  # of pytest, with all reports
+
+
 def spare(session: pytest.Session) -> None:
     """Change this process for the items of cases that it is about to run. With tests among them, change nothing."""
     if not session.items or not all(isinstance(item, VariantItem) for item in session.items):
         return
     collect_seldom()
+    atexit.register(free_items, weakref.ref(session))
     plugins = session.config.pluginmanager
     if "hypothesis" not in sys.modules and plugins.has_plugin(SUMMARY):
         plugins.unregister(name=SUMMARY)

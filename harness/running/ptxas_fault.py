@@ -38,7 +38,8 @@ from ptxdiff.triton.compile import compile_kernel
 from ptxdiff.triton.diagnostics import Refusal
 from ptxdiff.triton.launch import launch_of
 from ptxdiff.triton.ptxas import NoAssembler
-from ptxdiff.triton.spec import Compilation, Tool
+from ptxdiff.triton.spec import Compilation
+from ptxdiff.triton.tools import Tool
 
 REDUCING = 30.0
 """Seconds after which the reduction ends, with the smallest PTX found so far."""

@@ -204,12 +204,10 @@ class Recorder:
         self.progress.planned(ids)
         self._replace_earlier()
 
-    def pytest_itemcollected(self, item: pytest.Item) -> None:
-        """Note that a case was collected, even if a conftest drops its items."""
-        self.progress.is_ours = self.progress.is_ours or _item(item.nodeid) is not None
-
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Note a file that could not be collected, so that its items are unknown."""
+        """Note that a case was collected, even if a conftest drops its items, and a file that could not be collected,
+        so that its items are unknown."""
+        self.progress.is_ours = self.progress.is_ours or any(_item(node.nodeid) for node in report.result or ())
         name = report.nodeid or "the session"
         if report.failed and name not in self.progress.uncollected:  # every worker of pytest-xdist reports it
             self.progress.uncollected.append(name)

@@ -30,7 +30,8 @@ from ptxdiff.records.provenance import block_digests, digest
 from ptxdiff.references.formats import pack
 from ptxdiff.running import plan as planning
 from ptxdiff.running.assemblers import Chosen, label_of, option_words
-from ptxdiff.running.item import ItemPlan, ItemResults
+from ptxdiff.running.item import ItemResults
+from ptxdiff.running.item_plan import ItemPlan
 from ptxdiff.running.plan import WorkItem
 from ptxdiff.running.replay import UNCERTAIN, Origin, remarks, token
 from ptxdiff.sweep import Swept

@@ -302,7 +302,7 @@ def _versions() -> tuple[tuple[str, str], ...]:
 
 def _files(texts: Iterable[Text]) -> dict[str, str]:
     """The source files that the PTX texts name, with digests of their contents now: PTX has their line numbers."""
-    from ptxdiff.triton.compile import files_named
+    from ptxdiff.triton.ptx_text import files_named
 
     return {name: made for t in texts if t.kind == "ptx" for name, made in files_named(t.text).items()}
 

@@ -28,7 +28,8 @@ from ptxdiff.running import plan as planning
 from ptxdiff.running.asm_faults import CalledAsm, fault_of, special_registers_in
 from ptxdiff.running.assemblers import Chosen, with_assembler
 from ptxdiff.running.contexts import SharedRegisters, run_loop
-from ptxdiff.running.item import Item, ItemPlan, ItemResults, Units
+from ptxdiff.running.item import Item, ItemResults
+from ptxdiff.running.item_plan import ItemPlan, Units
 from ptxdiff.running.judgements import (
     PADDING_NOTE,
     PRUNED_NOTE,

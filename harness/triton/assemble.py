@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 import zlib
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from ptxdiff.triton.cubin import MOST, MachineKernel, kernel_of, merged, split_t
 from ptxdiff.triton.diagnostics import Complaint, Ended, Refusal, kind_of, main_line, ptxas_complaints, with_hint
 from ptxdiff.triton.ptx_text import asm_line, blamed_line
 from ptxdiff.triton.spec import Compilation, Memo
+from ptxdiff.triton.tools import run_tool
 
 PTXAS_TIMEOUT = 120.0
 
@@ -167,21 +168,6 @@ def options_of(compilation: Compilation) -> list[str]:
     contraction = [] if spec.enable_fp_fusion else ["--fmad=false"]
     level = [f"-O{tool.chosen.level}"] if tool.chosen else []
     return ["-lineinfo", *level, *contraction, *tool.options, "-v", f"--gpu-name={spec.target}"]
-
-
-def run_tool(command: Sequence[str], timeout: float) -> tuple[int, str]:
-    """A program's exit status and its output. Raises TimeoutExpired, after ending every process that it started."""
-    process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        errors="replace", start_new_session=True,
-    )  # fmt: skip
-    with process:
-        try:
-            output, _ = process.communicate(timeout=timeout)
-        except BaseException:
-            os.killpg(process.pid, signal.SIGKILL)
-            raise
-    return process.returncode, output.strip()
 
 
 def _refusal(compilation: Compilation, status: int, output: str) -> Refusal:

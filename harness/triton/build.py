@@ -11,8 +11,9 @@ from ptxdiff.model.targets import capability
 from ptxdiff.triton.assemble import Assembly, assemble
 from ptxdiff.triton.compile import compile_kernel
 from ptxdiff.triton.diagnostics import PIPELINE, Refusal
-from ptxdiff.triton.spec import UNASKED, Compilation, KernelSpec, Tool
+from ptxdiff.triton.spec import UNASKED, Compilation, KernelSpec
 from ptxdiff.triton.targets import assembler, available
+from ptxdiff.triton.tools import Tool
 
 # LLVM has no instruction of the target for an operation of the kernel.
 _NO_INSTRUCTION = re.compile(r"Cannot select")

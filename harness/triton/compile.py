@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import importlib.metadata
 import json
 import os
@@ -18,7 +17,6 @@ import zlib
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from ptxdiff.diskcache import DiskCache
@@ -32,7 +30,7 @@ from ptxdiff.triton.builds import installation, installation_of
 from ptxdiff.triton.diagnostics import Refusal, from_outcome
 from ptxdiff.triton.elementwise import TEMPLATES
 from ptxdiff.triton.from_ptx import taken_as_given
-from ptxdiff.triton.ptx_text import BEGIN
+from ptxdiff.triton.ptx_text import BEGIN, files_named
 from ptxdiff.triton.ptxas import beyond_every_call
 from ptxdiff.triton.spec import (
     AsmSwap,
@@ -43,8 +41,8 @@ from ptxdiff.triton.spec import (
     KernelSpec,
     Lowered,
     Memo,
-    Tool,
 )
+from ptxdiff.triton.tools import Tool
 
 _memo: Memo[Compiled] = Memo(4096)
 
@@ -279,9 +277,6 @@ def forget() -> None:
     _memo.clear()
 
 
-_FILE = re.compile(r'^\s*\.file\s+\d+\s+"((?:[^"\\]|\\.)*)"', re.M)
-
-
 def find(identity: str, compiler: str = "") -> tuple[Lowered, tuple[str, ...]] | None:
     """The compiled kernel of that identity, with the warnings of its compilation; None if none is stored.
 
@@ -319,15 +314,3 @@ def keep(identity: str, lowered: Lowered, notes: tuple[str, ...], compiler: str 
 def _key(identity: str, compiler: str = "") -> tuple[bytes, ...]:
     made_by = installation_of(compiler) if compiler else installation()
     return identity.encode(), made_by.encode(), harness().encode()
-
-
-def files_named(ptx: str) -> dict[str, str]:
-    """The source files that PTX names, with digests of their present contents."""
-    return {name: _digest(name) for name in _FILE.findall(ptx)}
-
-
-def _digest(path: str) -> str:
-    try:
-        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
-    except OSError:
-        return ""

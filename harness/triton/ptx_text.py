@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 BEGIN = "// ptxdiff:begin"
 END = "// ptxdiff:end"
@@ -99,3 +100,18 @@ def blamed_line(ptx: str, line: int) -> int:
         if code and not _LOC.match(code):
             return line if code[-1] in ";{}:" else index
     return line
+
+
+_NAMED = re.compile(r'^\s*\.file\s+\d+\s+"((?:[^"\\]|\\.)*)"', re.M)
+
+
+def files_named(ptx: str) -> dict[str, str]:
+    """The source files that PTX names, with digests of their present contents."""
+    return {name: _digest(name) for name in _NAMED.findall(ptx)}
+
+
+def _digest(path: str) -> str:
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    except OSError:
+        return ""

@@ -15,8 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ptxdiff.model.compilers import TRITONS_LEVEL, PtxasChoice
-from ptxdiff.triton.assemble import run_tool
-from ptxdiff.triton.spec import Tool
+from ptxdiff.triton.tools import Tool, run_tool
 
 ASKED = 60.0  # seconds allowed for --version
 _MACHINE_CODE = b"\x7fELF"

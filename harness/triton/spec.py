@@ -18,11 +18,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from ptxdiff.model.compilers import PtxasChoice
 from ptxdiff.model.dialect import AsmCall
 from ptxdiff.model.identity import digest_with_code
 from ptxdiff.triton.diagnostics import Refusal
 from ptxdiff.triton.ptx_text import body_hash
+from ptxdiff.triton.tools import Tool
 
 Type = str | tuple["Type", ...]
 Place = tuple[int, ...]
@@ -190,30 +190,6 @@ class KernelSpec:
     def for_target(self, target: str) -> KernelSpec:
         """The same kernel for another target."""
         return replace(self, target=target)
-
-
-@dataclass(frozen=True)
-class Tool:
-    """An assembler on this machine.
-
-    chosen: the assembler and level that a user chose instead of Triton's; None for Triton's own call. options: those
-    with which Triton calls it, beyond those of every call.
-    """
-
-    path: str
-    version: str
-    chosen: PtxasChoice | None = None
-    options: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """Its name in messages: `ptxas 13.4`; with its level if a user chose it."""
-        return self.chosen.name if self.chosen else f"ptxas {self.version}"
-
-    @classmethod
-    def of(cls, chosen: PtxasChoice) -> Tool:
-        """The tool of a chosen assembler."""
-        return cls(chosen.path, chosen.version, chosen, chosen.options)
 
 
 UNASKED = Tool("", "")

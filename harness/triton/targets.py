@@ -16,18 +16,17 @@ import os
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ptxdiff.diskcache import DiskCache
 from ptxdiff.model.targets import KNOWN, capability
-from ptxdiff.processes.pool import default_size
-from ptxdiff.triton.assemble import Assembly, assemble
 from ptxdiff.triton.builds import installation_of, triton_folder
-from ptxdiff.triton.compile import submit
-from ptxdiff.triton.diagnostics import Refusal
-from ptxdiff.triton.spec import Compilation, Compiled, FunctionRef, KernelSpec, Tool
+from ptxdiff.triton.tools import Tool
+
+if TYPE_CHECKING:
+    from ptxdiff.triton.spec import Compilation, Compiled, KernelSpec
 
 SCHEMA = 4
 _TOOLS = ("ptxas", "ptxas-blackwell")
@@ -128,6 +127,11 @@ def assembler_of(target: str, compiler: str = "") -> Tool:
 
 
 def _probe(compiler: str = "") -> dict[str, TargetInfo]:
+    from concurrent.futures import ThreadPoolExecutor
+
+    from ptxdiff.processes.pool import default_size
+    from ptxdiff.triton.compile import submit  # most processes find the table stored
+
     names = candidates()
     pending = [submit(replace(_empty_kernel(name), compiler=compiler)) for name in names]
     with ThreadPoolExecutor(default_size()) as threads:
@@ -149,12 +153,17 @@ def candidates() -> tuple[str, ...]:
 
 
 def _empty_kernel(target: str) -> KernelSpec:
+    from ptxdiff.triton.spec import FunctionRef, KernelSpec
+
     templates = str(Path(__file__).resolve().with_name("templates.py"))
     function = FunctionRef("ptxdiff.triton.templates", templates, "empty")
     return KernelSpec(function, (), (), (), target, enable_fp_fusion=False)
 
 
 def _inspect(name: str, compiled: Compiled) -> TargetInfo:
+    from ptxdiff.triton.assemble import Assembly, assemble
+    from ptxdiff.triton.diagnostics import Refusal
+
     if isinstance(compiled, Refusal):
         return TargetInfo(name, False, compiled.words)
     by = compiled.ptxas

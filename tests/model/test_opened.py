@@ -12,6 +12,7 @@ import pytest
 from ptxdiff.model.identity import opened
 from ptxdiff.model.identity.modules import execute_file
 from ptxdiff.model.identity.opened import ABSENT, ASKED, digest_of, opened_by
+from ptxdiff.model.identity.source import real_path
 
 CODE = """
 import json, os, subprocess
@@ -344,3 +345,18 @@ def test_an_event_after_the_modules_are_gone_is_ignored():
     )
     done = subprocess.run([sys.executable, "-c", late], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("empty", "")
+
+
+def test_a_real_path_is_that_of_python(tmp_path: Path) -> None:
+    """Its folders are looked at once for all files in them."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "file.py").write_text("")
+    (tmp_path / "link.py").symlink_to("folder/file.py")
+    (tmp_path / "linked").symlink_to("folder")
+    (tmp_path / "folder" / "out").symlink_to("/")
+    for name in (
+        "folder/file.py", "link.py", "linked/file.py", "linked/absent.py", "linked/../link.py", "linked", "linked/",
+        "linked/.", "linked/..", "folder/out/..", "folder/out", "absent/x/../y", "",
+    ):  # fmt: skip
+        path = f"{tmp_path}/{name}"
+        assert real_path(path) == os.path.realpath(path)

@@ -23,7 +23,8 @@ from ptxdiff.records import PTXAS, brief_counts, brief_words, read
 from ptxdiff.references.formats import F16, F32, U32
 from ptxdiff.running import ptxas_fault
 from ptxdiff.running.assemblers import tritons_options
-from ptxdiff.running.item import Item, ItemPlan
+from ptxdiff.running.item import Item
+from ptxdiff.running.item_plan import ItemPlan
 from ptxdiff.running.plan import WorkItem
 from ptxdiff.running.run import jobs, run_item
 from ptxdiff.sass.text import MachineFault, ScheduleDependence

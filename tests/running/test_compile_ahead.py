@@ -15,7 +15,8 @@ from ptxdiff.model.load import LoadedCase
 from ptxdiff.model.variants import CaseError
 from ptxdiff.references.formats import U8
 from ptxdiff.running import run
-from ptxdiff.running.item import Item, ItemPlan
+from ptxdiff.running.item import Item
+from ptxdiff.running.item_plan import ItemPlan
 from ptxdiff.running.run import run_item
 
 

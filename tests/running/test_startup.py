@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from ptxdiff import plugin
+from ptxdiff.locations import ROOT
 from ptxdiff.running import collection
 from ptxdiff.running.collection import VariantItem
 
@@ -33,10 +34,15 @@ def finished(monkeypatch, items, *, imported=False):
         monkeypatch.setitem(sys.modules, "hypothesis", object())
     else:
         monkeypatch.delitem(sys.modules, "hypothesis", raising=False)
+    monkeypatch.setattr(collection, "atexit", SimpleNamespace(register=lambda *_: None))
     option = SimpleNamespace(collectonly=True)  # the state of cases is noted before items run
     config = SimpleNamespace(pluginmanager=plugins, option=option, stash=pytest.Stash())
-    plugin.pytest_collection_finish(SimpleNamespace(items=items, config=config))
+    plugin.pytest_collection_finish(Session(items=items, config=config))
     return bool(seldom), plugins.gone
+
+
+class Session(SimpleNamespace):
+    """What the plugin asks a session for."""
 
 
 CASE, TEST = object.__new__(VariantItem), object.__new__(pytest.Function)
@@ -59,3 +65,28 @@ def test_a_run_without_items_is_left_alone(monkeypatch):
 def test_a_run_without_case_files_imports_nothing(monkeypatch):
     monkeypatch.delitem(sys.modules, "ptxdiff.running.collection")
     assert finished(monkeypatch, [CASE]) == (False, [])
+
+
+def test_items_are_freed_as_the_process_ends(pytester, monkeypatch):
+    """Not before: who calls pytest may look at them. Items of tests may be anybody's, also then."""
+    cases = pytester.mkdir("cases")
+    (cases / "one.py").write_text((ROOT / "cases" / "copysign.py").read_text())
+    pytester.makepyfile("def test_it():\n    pass\n")
+    registered = []
+    monkeypatch.setattr(collection, "atexit", SimpleNamespace(register=lambda *call: registered.append(call)))
+
+    def collected(*words):
+        items, _ = pytester.inline_genitems("--ptx-backend=emulator", "--ptx-target=sm_90a", *words)
+        return items
+
+    collected("cases", "test_items_are_freed_as_the_process_ends.py")
+    assert registered == []  # the process runs tests, too
+    items = collected("cases")
+    assert items
+    assert all("emulator" in item.keywords and item.name and item.item.target == "sm_90a" for item in items)
+    [(free, session)] = registered
+    of = session()
+    free(session)
+    assert (of.items, of._collection_cache) == ([], {})
+    assert all(vars(item) == {} for item in items)
+    free(lambda: None)  # the session is gone

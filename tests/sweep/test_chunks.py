@@ -9,7 +9,7 @@ from ptxdiff.model.case import Case
 from ptxdiff.model.load import LoadedCase
 from ptxdiff.model.variants import asm
 from ptxdiff.references.formats import F16
-from ptxdiff.running import item as item_module
+from ptxdiff.running import item_plan as item_module
 from ptxdiff.running.item import Item
 from ptxdiff.running.run import run_item
 from ptxdiff.sweep import dispatch

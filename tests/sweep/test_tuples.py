@@ -9,8 +9,9 @@ from ptxdiff.jobs import Outcome, Setup
 from ptxdiff.model.load import LoadedCase
 from ptxdiff.records import UNPROVED
 from ptxdiff.references.formats import U8, U16
-from ptxdiff.running import item as item_module
-from ptxdiff.running.item import Item, ItemPlan
+from ptxdiff.running import item_plan as item_module
+from ptxdiff.running.item import Item
+from ptxdiff.running.item_plan import ItemPlan
 from ptxdiff.running.judgements import ItemJudge
 from ptxdiff.running.plan import WorkItem
 from ptxdiff.running.run import run_item

@@ -9,8 +9,8 @@ from ptxdiff.triton.compile import compile_kernel
 from ptxdiff.triton.diagnostics import Refusal, ptxas_complaints
 from ptxdiff.triton.elementwise import Elementwise, InlineAsm
 from ptxdiff.triton.ptx_text import asm_line
-from ptxdiff.triton.spec import Tool
 from ptxdiff.triton.targets import available, tool
+from ptxdiff.triton.tools import Tool
 
 
 def compiled(target="sm_90a", text="rcp.approx.ftz.f32 $0, $1;", fusion=False):

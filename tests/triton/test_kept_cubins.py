@@ -9,7 +9,8 @@ import pytest
 from ptxdiff.triton import assemble as assembling
 from ptxdiff.triton.assemble import Assembly, assemble
 from ptxdiff.triton.diagnostics import Refusal
-from ptxdiff.triton.spec import Compilation, FunctionRef, KernelSpec, Tool
+from ptxdiff.triton.spec import Compilation, FunctionRef, KernelSpec
+from ptxdiff.triton.tools import Tool
 
 
 @pytest.fixture

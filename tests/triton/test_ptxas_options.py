@@ -17,8 +17,8 @@ from ptxdiff.triton.assemble import assemble, options_of
 from ptxdiff.triton.compile import compile_kernel
 from ptxdiff.triton.elementwise import Elementwise, InlineAsm
 from ptxdiff.triton.ptxas import assembler_at, beyond_every_call, called_with
-from ptxdiff.triton.spec import Tool
 from ptxdiff.triton.targets import assembler
+from ptxdiff.triton.tools import Tool
 from tests.support.tritons import since
 
 triton = pytest.importorskip("triton")

@@ -1,4 +1,4 @@
-"""Execute files as modules, always from their source text.
+"""Execute files as modules, always from their source text, or from byte code that is stored under this text.
 
 Python accepts a `.pyc` if the source has the same size and the same time in whole seconds, so it can miss an edit.
 
@@ -13,14 +13,19 @@ import contextlib
 import functools
 import hashlib
 import importlib.util
+import io
+import linecache
+import marshal
 import os
 import sys
+import warnings
 from collections.abc import Iterator
 from importlib.machinery import SOURCE_SUFFIXES, ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
+from ptxdiff.diskcache import DiskCache
 from ptxdiff.model.identity.code import is_users
 from ptxdiff.model.identity.opened import is_watching, watch
 from ptxdiff.model.identity.source import executed, file_text, real_path
@@ -110,13 +115,52 @@ def _know_folder(path: Path) -> None:
 
 
 class _FromText(SourceFileLoader):
-    """Compiles the text of a file, and records this text as executed."""
+    """Takes the code of a file's text, and records this text as executed."""
 
     def get_code(self, fullname: str) -> CodeType:
         """The code of the file in its current state."""
         data = self.get_data(self.path)
-        executed(self.path, importlib.util.decode_source(data))
-        return compile(data, self.path, "exec", dont_inherit=True)
+        text = importlib.util.decode_source(data)
+        executed(self.path, text)
+        # For `inspect`, which Triton asks for the text of each function: it would open the file again, as it is then.
+        # Without a time the lines stay, whatever becomes of the file.
+        linecache.cache[self.path] = (len(data), None, _lines(text), self.path)
+        return _code(data, self.path)
+
+
+def _lines(text: str) -> list[str]:
+    """The lines as `linecache` has them: form feeds and other separators of Unicode end none."""
+    lines = io.StringIO(text).readlines()
+    if lines and not lines[-1].endswith("\n"):
+        lines[-1] += "\n"
+    return lines
+
+
+_codes = DiskCache("code")
+
+
+def _code(data: bytes, path: str) -> CodeType:
+    """The code of a file's contents, which is stored: compiling all case files takes longer than executing most."""
+    key = data, os.fsencode(path), _compiler()
+    with contextlib.suppress(ValueError, EOFError, TypeError):  # the contents of another program, or of none
+        code = marshal.loads(_codes.get(*key) or b"")
+        if isinstance(code, CodeType):
+            return code
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        code = compile(data, path, "exec", dont_inherit=True)
+    if caught:  # each run should have them, also one in which they are errors
+        return compile(data, path, "exec", dont_inherit=True)
+    _codes.put(marshal.dumps(code), *key)
+    return code
+
+
+@functools.cache
+def _compiler() -> bytes:
+    """What decides the code of a text: the version of Python, and options that leave out parts of the code."""
+    columns = next(iter(compile("0", "", "eval").co_positions()))[2] is not None
+    version = importlib.util.MAGIC_NUMBER, sys.version, sys.implementation.cache_tag
+    return repr((version, sys.flags.optimize, columns)).encode()
 
 
 class _BesideCases:

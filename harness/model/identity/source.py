@@ -34,7 +34,13 @@ def executed(path: str, text: str) -> None:
 @functools.cache
 def real_path(file: str) -> str:
     """Where a file is, without symbolic links. Asked once in a process: asking each time was a third of a short run."""
-    return os.path.realpath(file)
+    folder, name = os.path.split(file)
+    if not os.path.isabs(file) or name in ("", ".", "..") or os.path.islink(file):
+        return os.path.realpath(file)
+    return os.path.join(_real_folder(folder), name)  # many files are in one folder
+
+
+_real_folder = functools.cache(os.path.realpath)
 
 
 def file_text(path: str | None) -> str:
