@@ -49,9 +49,9 @@ class BackendKind:
     line, why it leaves the backend out on this machine after all, "" if it does not. executes: whether it gives bits.
     asm_alone: whether it runs asm without a kernel of Triton around it. shares: whether it runs asm with outputs in
     registers of inputs, in every assignment that the constraints allow. chosen_ptxas: whether its code is made by a
-    ptxas that the user can choose. reusable: whether its results depend on nothing that the key of reuse lacks.
-    rests_on: gives a digest of evidence that decides its results, for that key. brief: whether `auto` gives it a
-    smaller plan at quick effort.
+    ptxas that the user can choose. disassembles: whether it reads machine code, that of a file's kernels together.
+    reusable: whether its results depend on nothing that the key of reuse lacks. rests_on: gives a digest of evidence
+    that decides its results, for that key. brief: whether `auto` gives it a smaller plan at quick effort.
     """
 
     does: str
@@ -61,6 +61,7 @@ class BackendKind:
     asm_alone: bool = False
     shares: bool = False
     chosen_ptxas: bool = False
+    disassembles: bool = False
     reusable: bool = False
     rests_on: Callable[[], str] | None = None
     brief: bool = False
@@ -114,13 +115,19 @@ BACKENDS: Mapping[str, BackendKind] = {
     "gpu": BackendKind("needs an NVIDIA GPU", _gpu, chosen_ptxas=True),
     "emulator": BackendKind("runs PTX on the CPU", _emulator, asm_alone=True, shares=True, reusable=True),
     "assembler": BackendKind(
-        "compiles and assembles, runs nothing", _assembler, executes=False, chosen_ptxas=True, reusable=True
+        "compiles and assembles, runs nothing",
+        _assembler,
+        executes=False,
+        chosen_ptxas=True,
+        disassembles=True,
+        reusable=True,
     ),
     "sass": BackendKind(
         "runs the machine code of ptxas on the CPU",
         _sass,
         shares=True,
         chosen_ptxas=True,
+        disassembles=True,
         reusable=True,
         rests_on=_taught,
         brief=True,

@@ -72,7 +72,7 @@ class AssemblerBackend:
             for job in wanted:
                 with contextlib.suppress(Exception):  # the job's own run reports the error
                     made.append(launch_of(job).build(job.target))
-            disassemble_ahead([b.assembly for b in made if isinstance(b, Built)], str(tool("nvdisasm")))
+            disassemble_ahead([b.assembly.cubin for b in made if isinstance(b, Built)], str(tool("nvdisasm")))
 
     def _is_disassembled(self, target: str) -> bool:
         return self._disassembled is None or target in self._disassembled

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -41,13 +42,16 @@ from ptxdiff.emulator.kernel.trace import Launched, ThreadTrace, storing_thread
 from ptxdiff.emulator.kernel.trace import followed as ptx_followed
 from ptxdiff.jobs import Job, Outcome
 from ptxdiff.model.compilers import compiler_of
+from ptxdiff.model.identity.definition import Experiment
+from ptxdiff.model.match import read_only
 from ptxdiff.model.variants import AsmVariant
-from ptxdiff.sass.cubin import MachineCode, disassembled, disassembled_ahead, machine_code
+from ptxdiff.sass.cubin import MachineCode, digest_of, disassembled, machine_code
+from ptxdiff.sass.machine import PreparedSteps
 from ptxdiff.sass.run import Ran, run_machine_code
 from ptxdiff.sass.scoreboards import early_uses
 from ptxdiff.sass.text import ScheduleDependence, Unsupported
 from ptxdiff.sass.trace import TracedInstruction, followed
-from ptxdiff.triton.assemble import making_ahead
+from ptxdiff.triton.assemble import disassemble_ahead, making_ahead
 from ptxdiff.triton.build import Built
 from ptxdiff.triton.launch import Launch, entry_parameters, launch_of, launched_experiment
 from ptxdiff.triton.targets import tool
@@ -85,6 +89,7 @@ class SassBackend:
         self._once = (KeptOutcomes() if kept is None else kept).once
         self._assembler = AssemblerBackend("never")
         self._alone = EmulatorBackend(limit, kept=kept)
+        self._runs = _KeptRuns()
 
     def unavailable(self, target: str) -> str | None:
         """The reason why machine code for `target` cannot be made or read here; None if it can."""
@@ -111,7 +116,7 @@ class SassBackend:
                 with contextlib.suppress(Exception):  # the job's own run reports the error
                     made = assembled(job)
                     cubins += [] if isinstance(made, Outcome) else [made[1].assembly.cubin]
-            disassembled_ahead(cubins, tool("nvdisasm"))
+            disassemble_ahead(cubins, str(tool("nvdisasm")))
 
     def run(self, job: Job) -> Outcome:
         """Run one job's machine code; in the context "shared" its asm alone, as PTX."""
@@ -308,11 +313,25 @@ class SassBackend:
         return first_difference(trace, steps, buffer.address + first, expected)
 
     def _given(self, launch: Launch, job: Job, built: Built) -> _Given | Outcome:
-        """What the machine code gives, or the reason why it gives nothing."""
+        """What the machine code gives, or the reason why it gives nothing.
+
+        Variants of a case are often the same machine code, which then runs once on the same inputs.
+        """
+        try:
+            read = _read(built.assembly.cubin, built.compilation.entry)
+        except PtxError:  # reported below
+            return self._run_now(launch, job, built)
+        # The PTX does not decide what its machine code does. Scratch memory is no argument, but the kernel reads it.
+        text = f"{read.digest} {read.early} {built.compilation.scratch}"
+        run, steps = launched_experiment("machine code", job, launch, built.compilation, text), read.steps()
+        return self._runs.get(run) or self._runs.kept(run, steps, self._run_now(launch, job, built))
+
+    def _run_now(self, launch: Launch, job: Job, built: Built) -> _Given | Outcome:
         try:
             code, values, block, tensors = self._code(launch, job, built)
             shared = built.compilation.shared
-            ran = run_machine_code(code, values, launch.grid, block, shared_bytes=shared, limit=self.limit)
+            steps = _read(built.assembly.cubin, built.compilation.entry).steps().by_address
+            ran = run_machine_code(code, values, launch.grid, block, shared_bytes=shared, limit=self.limit, steps=steps)
         except Unsupported as refusal:
             return Outcome("not run", f"machine code: {refusal.message}")
         except ScheduleDependence as fault:
@@ -321,7 +340,7 @@ class SassBackend:
             return Outcome("not run", f"unsettled: {error_line(error)}; the PTX runs without a fault")
         except PtxError as error:
             return _doubtful(f"{error_line(error)}; the PTX runs without a fault")
-        if early := _read(built.assembly.cubin, built.compilation.entry)[1]:
+        if early := _read(built.assembly.cubin, built.compilation.entry).early:
             return _doubtful(f"{EARLY}: {early[0]}")
         outputs = {t.name: tensors[t.name].read() for t in launch.outputs}
         findings = [f for t in launch.outputs for f in tensors[t.name].findings()]
@@ -341,7 +360,7 @@ class SassBackend:
         values = entry_parameters(launch, built.compilation, {n: t.buffer for n, t in tensors.items()})
         given = built.compilation.spec.given
         block = given.block if given else (32 * built.compilation.num_warps, 1, 1)
-        code, _ = _read(built.assembly.cubin, built.compilation.entry)
+        code = _read(built.assembly.cubin, built.compilation.entry).code
         return code, [*values, *scratch(built.compilation.scratch, math.prod(launch.grid))], tuple(block), tensors
 
 
@@ -358,7 +377,7 @@ class _Given:
     """What machine code gave. lanes: threads that ran."""
 
     ran: Ran
-    outputs: dict[str, Any]
+    outputs: Mapping[str, Any]
     findings: tuple[str, ...]
     lanes: int
 
@@ -379,11 +398,52 @@ class _Given:
         )
 
 
+class _KeptRuns:
+    """The latest runs of machine code that gave bits, by experiment: see `launched_experiment`."""
+
+    def __init__(self) -> None:
+        self._runs: OrderedDict[Experiment, tuple[PreparedSteps, _Given]] = OrderedDict()
+
+    def get(self, run: Experiment) -> _Given | None:
+        """The kept run of an experiment; None also if the table of instructions has other rows since."""
+        steps, given = self._runs.get(run, (None, None))
+        return given if steps is not None and steps.is_current() else None
+
+    def kept(self, run: Experiment, steps: PreparedSteps, given: _Given | Outcome) -> _Given | Outcome:
+        """What a run gave. Its arrays are read only, because later callers share them."""
+        if isinstance(given, Outcome):
+            return given
+        given = replace(given, outputs={n: read_only(bits) for n, bits in given.outputs.items()})
+        self._runs[run] = steps, given
+        while len(self._runs) > _MOST_RUNS:
+            self._runs.popitem(last=False)
+        return given
+
+
+_MOST_RUNS = 64  # a variant's runs on a few targets
+
+
+@dataclass
+class _ReadKernel:
+    """A kernel of a cubin. early: its uses of results before their scoreboard is waited for, in words. digest: of all
+    that decides what it does."""
+
+    code: MachineCode
+    early: tuple[str, ...]
+    digest: str
+    _steps: PreparedSteps | None = None
+
+    def steps(self) -> PreparedSteps:
+        """Its steps, made once."""
+        if self._steps is None or not self._steps.is_current():
+            self._steps = PreparedSteps.of(self.code)
+        return self._steps
+
+
 @lru_cache(64)
-def _read(cubin: bytes, entry: str) -> tuple[MachineCode, tuple[str, ...]]:
-    """A kernel of a cubin, and its uses of results before their scoreboard is waited for, in words."""
+def _read(cubin: bytes, entry: str) -> _ReadKernel:
     code = machine_code(cubin, disassembled(cubin, tool("nvdisasm")), entry)
-    return code, tuple(use.words for use in early_uses(code.function))
+    return _ReadKernel(code, tuple(use.words for use in early_uses(code.function)), digest_of(code))
 
 
 def _doubtful(reason: str, **more: Any) -> Outcome:

@@ -10,7 +10,7 @@ import os
 import re
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ptxdiff.model.load import LoadedCase
 
 
-FILES_AT_ONCE = 5
+FILES_AT_ONCE = 8
 """Case files whose kernels are disassembled together: a call of nvdisasm takes a quarter of a second for any number.
 All are compiled before the first of their items runs, so they are few."""
 
@@ -49,11 +49,12 @@ All are compiled before the first of their items runs, so they are few."""
 class Together:
     """The files, targets and backends whose kernels were disassembled together in this process.
 
-    files: how many case files at once. Where other processes run some of them, it should be one.
+    files: how many case files at once. Where other processes run some of them, it should be one. backends: those of
+    this run that disassemble, by name: what one of them needs is read with what the others need.
     """
 
-    def __init__(self, files: int = 1) -> None:
-        self.files = files
+    def __init__(self, files: int = 1, backends: Mapping[str, DisassemblingBackend] | None = None) -> None:
+        self.files, self.backends = files, backends or {}
         self._made: set[tuple[Path, str, str]] = set()
 
     def __call__(
@@ -66,20 +67,26 @@ class Together:
         """
         if not isinstance(backend, DisassemblingBackend) or _place(item) in self._made:
             return
+        backends = {**self.backends, item.backend: backend}
         own, ours = _place(item), dict[tuple[Path, str, str], list[Item]]()
         for one in items:
-            if (one.target, one.backend) == (item.target, item.backend):
+            if one.target == item.target and one.backend in backends:
                 ours.setdefault(_place(one), []).append(one)
-        following = itertools.dropwhile(lambda place: place != own, ours)
-        wanted = _each_kernel if backend.every_setup else _first
-        jobs: list[Job] = []
-        for place in itertools.islice((p for p in following if p not in self._made), self.files):
-            chosen = [i for i in ours[place] if not i.compiler and (place == own or runs(i))]
-            if chosen:
-                self._made.add(place)
-            jobs += [job for i in chosen for job in wanted(i, backend, effort)]
+        following = itertools.dropwhile(lambda place: place != own, (p for p in ours if p[2] == item.backend))
+        jobs: dict[str, list[Job]] = {}
+        for path, target, _ in itertools.islice((p for p in following if p not in self._made), self.files):
+            for name, made_by in backends.items():
+                place = path, target, name
+                chosen = [i for i in ours.get(place, ()) if not i.compiler and (place == own or runs(i))]
+                if chosen and place not in self._made:
+                    self._made.add(place)
+                    wanted = _each_kernel if made_by.every_setup else _first
+                    jobs.setdefault(name, []).extend(job for i in chosen for job in wanted(i, made_by, effort))
         self._made.add(own)
-        backend.disassemble_ahead(jobs)
+        # One that needs every kernel reads all of them with one call; the others find theirs.
+        for name in sorted(jobs, key=lambda name: not backends[name].every_setup):
+            every = backends[name].every_setup
+            backends[name].disassemble_ahead([j for n, some in jobs.items() if n == name or every for j in some])
 
 
 def _place(item: Item) -> tuple[Path, str, str]:
@@ -516,7 +523,9 @@ class VariantItem(OwnWords, pytest.Item):
         dump = Path(self.config.option.ptx_dump) if self.config.option.ptx_dump else None
         if replay is None and OFFERED not in self.config.stash:  # a node of a cluster runs few items of many files
             files = 1 if hasattr(self.config, "workerinput") else FILES_AT_ONCE  # a worker runs any of the files
-            together = self.config.stash.setdefault(_TOGETHER, Together(files))
+            if _TOGETHER not in self.config.stash:
+                self.config.stash[_TOGETHER] = Together(files, self._disassembling())
+            together = self.config.stash[_TOGETHER]
             beside = dict[int, VariantItem]()
             together(self.item, backend, effort, self._beside(beside), lambda item: beside[id(item)]._runs())
         remark = carry_over.before_run(self.item)
@@ -530,6 +539,12 @@ class VariantItem(OwnWords, pytest.Item):
         if self._reusable:
             reuse.keep(self.item, item_results, run_id(self.config), *self._settings)
         return item_results
+
+    def _disassembling(self) -> dict[str, DisassemblingBackend]:
+        """The backends of this session's items that disassemble, by name."""
+        names = dict.fromkeys(i.item.backend for i in self.session.items if isinstance(i, VariantItem))
+        made = {n: backend_of(self.config, n) for n in names if BACKENDS[n].disassembles}
+        return {n: b for n, b in made.items() if isinstance(b, DisassemblingBackend)}
 
     def _earlier(self) -> ItemResults | None:
         """The results of an earlier run with the same key."""

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import struct
 import subprocess
 import tempfile
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 
-from ptxdiff.diskcache import DiskCache
 from ptxdiff.emulator.kernel.memory.space import VARIABLES_BASE
 from ptxdiff.sass.text import MachineFunction, Unsupported, functions
-from ptxdiff.triton.cubin import (
-    MOST,
-    MachineKernel,
-    kernel_of,
-    loaded_sections,
-    merged,
-    module_variables,
-    section_sizes,
-    split_text,
-)
+from ptxdiff.triton.assemble import listing, with_words
+from ptxdiff.triton.cubin import loaded_sections, module_variables, section_sizes
+from ptxdiff.triton.diagnostics import Refusal
 
 _VALUE_IN_PLACE, _HALF, _SIZED = (1, 2), 3, 4  # how an attribute of .nv.info stores its value
 _PARAMETERS, _PARAMETER, _FRAME = 0x0A, 0x17, 0x11  # EIATTR_PARAM_CBANK, _KPARAM_INFO, _FRAME_SIZE
@@ -62,6 +54,18 @@ class MachineCode:
 
 TARGET = re.compile(r"EF_CUDA_SM(\d+)|\.target\s+sm_(\d+)")
 """The target in nvdisasm's text."""
+
+
+def digest_of(code: MachineCode) -> str:
+    """A digest of all that decides what a kernel does: of its text and its words, with control codes, and of the rest.
+
+    Two cubins can hold the same kernel, made from other PTX.
+    """
+    function = code.function
+    words = [(i.address, i.low, i.high, i.text) for i in function.instructions]
+    rest = [getattr(code, f.name) for f in fields(code) if f.name not in ("function", "banks")]
+    parts = rest, sorted(code.banks.items()), function.name, sorted(function.labels.items()), words
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
 def machine_code(cubin: bytes, text: str, name: str | None = None) -> MachineCode:
@@ -175,65 +179,23 @@ def _attributes(info: bytes) -> Iterator[tuple[int, bytes]]:
             raise ValueError(f"attribute {kind} has the unknown form {form}")
 
 
-# Calls nvdisasm for text with encodings, and keeps the text between runs -------------------------------------------
+# Text of nvdisasm with encodings -------------------------------------------------------------------------------------
 
 _OPTIONS = ("-c", "-ndf", "-hex")  # code alone, without the data flow analysis, with encodings
 _SECONDS = 120.0
-_kept = DiskCache("sasshex")
-_ahead: OrderedDict[tuple[bytes, bytes], str] = OrderedDict()  # by cubin and reader, until `disassembled` takes them
 
 
 def disassembled(cubin: bytes, nvdisasm: str | Path, *, keep: bool = True) -> str:
     """The text of a cubin's code with encodings, kept for later runs. Raises Unsupported if nvdisasm cannot read it."""
-    key = cubin, _reader(nvdisasm)
-    if keep and (text := _ahead.pop(key, None)) is not None:
-        return text
-    kept = _kept.get(*key) if keep else None
-    if kept is not None:
-        return kept.decode()
-    text = _text(cubin, nvdisasm)
-    if keep:
-        _kept.put(text.encode(), *key)
-    return text
-
-
-def disassembled_ahead(cubins: Iterable[bytes], nvdisasm: str | Path) -> None:
-    """Disassemble cubins for later calls of `disassembled`, with one call of nvdisasm for all that fit in one file.
-
-    A call takes a quarter of a second for one kernel and hardly more for twenty. What does not fit, or has not the
-    expected form, is left to `disassembled`, which reports errors.
-    """
+    if not keep:
+        return _text(cubin, nvdisasm)
     try:
-        reader = _reader(nvdisasm)
-    except Unsupported:
-        return
-    groups: dict[object, list[tuple[bytes, MachineKernel]]] = {}
-    for cubin in dict.fromkeys(cubins):
-        if (cubin, reader) not in _ahead and _kept.get(cubin, reader) is None and (kernel := kernel_of(cubin)):
-            groups.setdefault(kernel.alike, []).append((cubin, kernel))
-    for group in groups.values():
-        for first in range(0, len(group), MOST):
-            part = group[first : first + MOST]
-            try:
-                output = _text(merged([k for _, k in part]), nvdisasm) if len(part) > 1 else ""
-            except Unsupported:
-                continue
-            texts = split_text([k for _, k in part], output) or () if output else ()
-            for (cubin, _), text in zip(part, texts, strict=bool(texts)):
-                _kept.put(text.encode(), cubin, reader)
-                _ahead[cubin, reader] = text
-    while len(_ahead) > MOST:
-        _ahead.popitem(last=False)
-
-
-def _reader(nvdisasm: str | Path) -> bytes:
-    """What decides the text: the file of nvdisasm. Raises Unsupported without one."""
-    path = Path(nvdisasm)
-    try:
-        status = path.stat()
+        text = listing(cubin, str(nvdisasm))
     except OSError as error:
         raise Unsupported(f"nvdisasm is needed: {error}") from None
-    return f"{path} {status.st_size} {status.st_mtime_ns}".encode()
+    if isinstance(text, Refusal):
+        raise Unsupported(text.words)
+    return with_words(text)
 
 
 def _text(cubin: bytes, nvdisasm: str | Path) -> str:

@@ -102,9 +102,10 @@ class MachineLaunch:
             data[base : base + len(self.parameters)] = np.frombuffer(self.parameters, np.uint8)
             known[base:] = True
             # An instruction may read more than a parameter, and use a part of what it read.
-            gaps = np.array(gaps_between(code.parameters), np.int64) + base
-            data[gaps] = Filling(self, 0, 2).unread(0, 256, len(gaps), np.uint8)
-            given[gaps] = False
+            if between := gaps_between(code.parameters):
+                gaps = np.array(between, np.int64) + base
+                data[gaps] = Filling(self, 0, 2).unread(0, 256, len(gaps), np.uint8)
+                given[gaps] = False
             self._bank = ConstantBank(data, known, given)
         return self._bank
 
@@ -179,7 +180,8 @@ class Filling:
 
     def __init__(self, launch: MachineLaunch, first: int, stream: int) -> None:
         self.launch = launch
-        self._drawn = np.random.default_rng((launch.seed >> 1, first, stream))
+        self._place = launch.seed >> 1, first, stream
+        self._drawn: np.random.Generator | None = None  # most launches need no such bits
         self.followed = False  # whether the current step notes which of its results are these bits
 
     def integers(self, low: int, high: int, size: int | tuple[int, ...] | None = None, dtype: Any = np.int64) -> Any:
@@ -189,6 +191,8 @@ class Filling:
 
     def unread(self, low: int, high: int, size: int | tuple[int, ...] | None = None, dtype: Any = np.int64) -> Any:
         """The same for bits that nobody has read yet: who reads them later says so (`MachineLaunch.guessed`)."""
+        if self._drawn is None:
+            self._drawn = np.random.default_rng(self._place)
         drawn = self._drawn.integers(low, high, size, dtype)
         drawn = drawn ^ dtype(high - 1) if self.launch.seed & 1 else drawn
         each, rest = divmod(len(drawn) if size is not None else 0, self.launch.parts)
@@ -959,6 +963,24 @@ def constant_word(launch: MachineLaunch, operand: Operand, size: int) -> int:
 def prepared(code: MachineCode) -> dict[int, MachineStep]:
     """The steps of a kernel by address. Instructions that are not in the table are refused when they run."""
     return {instruction.address: prepared_step(instruction, code) for instruction in code.function.instructions}
+
+
+@dataclass(frozen=True)
+class PreparedSteps:
+    """The steps of a kernel, to be run several times. rows: those that its opcodes had in the table then."""
+
+    by_address: Mapping[int, MachineStep]
+    rows: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, code: MachineCode) -> Self:
+        """The steps of a kernel; see `prepared`."""
+        opcodes = {instruction.opcode for instruction in code.function.instructions}
+        return cls(prepared(code), {opcode: ROWS.get(opcode) for opcode in opcodes})
+
+    def is_current(self) -> bool:
+        """Whether the table has the same rows still."""
+        return all(ROWS.get(opcode) is rows for opcode, rows in self.rows.items())
 
 
 def prepared_step(instruction: MachineInstruction, code: MachineCode) -> MachineStep:

@@ -67,17 +67,19 @@ def run_machine_code(
     shared_bytes: int = 0,
     limit: float | None = KERNEL_SECONDS,
     cluster: tuple[int, int, int] | None = None,
+    steps: Mapping[int, MachineStep] | None = None,
 ) -> Ran:
     """Run a kernel; the buffers' arrays are changed in place, after all runs have succeeded.
 
     parameters: a Buffer, BufferPointer, int, float or bytes for each parameter; missing ones at the end are zero.
-    cluster: the blocks of a cluster along x, y and z; None: what the kernel states, if it does.
+    cluster: the blocks of a cluster along x, y and z; None: what the kernel states, if it does. steps: those that
+    `prepared` makes of the code, if they are known.
     Raises Unsupported for machine code that the table does not have, UndefinedBits if a stored byte depends on bits
     that were never written, ScheduleDependence if it depends on the order in which the sides of a branch run,
     MachineFault for what the code does wrong, and TimeLimit.
     """
     due = deadline(limit)
-    kernel = placed(code, parameters, grid, block, shared_bytes, due, cluster)
+    kernel = placed(code, parameters, grid, block, shared_bytes, due, cluster, steps)
     launch, runs = _agreed(kernel)
     for buffer in kernel.buffers:
         buffer.save()
@@ -151,7 +153,7 @@ def _block_sizes(block: Sequence[int] | int) -> tuple[int, int, int]:
 
 def placed(
     code: MachineCode, parameters: Sequence[Any], grid: Sequence[int], block: Sequence[int] | int, shared_bytes: int,
-    due: float | None, cluster: tuple[int, int, int] | None,
+    due: float | None, cluster: tuple[int, int, int] | None, steps: Mapping[int, MachineStep] | None = None,
 ) -> PlacedMachineCode:  # fmt: skip
     """The kernel with its arguments in memory. The arguments are those of `run_machine_code`.
 
@@ -159,7 +161,7 @@ def placed(
     """
     x, y, z = (*grid, 1, 1)[:3]
     buffers = buffers_of(parameters)
-    steps: Mapping[int, MachineStep] = prepared(code)
+    steps = prepared(code) if steps is None else steps
     cluster, size = cluster or code.cluster, 1
     if cluster is not None:
         steps, size = in_clusters(steps, code), checked(cluster, (x, y, z))

@@ -231,28 +231,49 @@ def resources(output: str) -> dict[str, int]:
 
 
 def disassemble(assembly: Assembly, nvdisasm: str) -> Disassembly | Refusal:
-    """Disassemble with the nvdisasm at a path. A call takes a quarter of a second; the text is stored between runs."""
-    key = assembly.cubin, _reader(nvdisasm)
+    """Disassemble with the nvdisasm at a path. See `listing`."""
+    text = listing(assembly.cubin, nvdisasm)
+    if isinstance(text, Refusal):
+        return text
+    text = _WORDS.sub("", text)
+    return Disassembly(text, opcodes(text))
+
+
+_WORDS = re.compile(r"^\s*/\* 0x[0-9a-f]{16} \*/\n|[ \t]*/\* 0x[0-9a-f]{16} \*/$", re.M)
+_LINES = re.compile(r"^\t//## .*\n", re.M)
+
+
+def with_words(text: str) -> str:
+    """A listing without PTX lines: each instruction with the words of its encoding."""
+    return _LINES.sub("", text)
+
+
+def listing(cubin: bytes, nvdisasm: str) -> str | Refusal:
+    """nvdisasm's text of a cubin's code, each instruction with its line of PTX and the words of its encoding.
+
+    A call takes a quarter of a second; the text is stored between runs. Readers take what they need of it.
+    """
+    key = cubin, _reader(nvdisasm)
     text = _ahead.pop(key, None)
     if text is None and (kept := _kept.get(*key)) is not None:
         text = kept.decode()
     if text is None:
-        made = _disassemble(assembly.cubin, nvdisasm)
+        made = _disassemble(cubin, nvdisasm)
         if isinstance(made, Refusal):
             return made
         text = made
         _kept.put(text.encode(), *key)
-    return Disassembly(text, opcodes(text))
+    return text
 
 
-def disassemble_ahead(assemblies: Iterable[Assembly], nvdisasm: str) -> None:
-    """Disassemble assemblies for later calls of `disassemble`, with one call of nvdisasm for all that fit in one file.
+def disassemble_ahead(cubins: Iterable[bytes], nvdisasm: str) -> None:
+    """Disassemble cubins for later calls of `listing`, with one call of nvdisasm for all that fit in one file.
 
-    Those that do not fit, and those whose text does not have the expected form, are left to `disassemble`.
+    Those that do not fit, and those whose text does not have the expected form, are left to `listing`.
     """
     reader = _reader(nvdisasm)
     groups: dict[object, list[tuple[bytes, MachineKernel]]] = {}
-    for cubin in dict.fromkeys(a.cubin for a in assemblies):
+    for cubin in dict.fromkeys(cubins):
         if (cubin, reader) not in _ahead and _kept.get(cubin, reader) is None and (kernel := kernel_of(cubin)):
             groups.setdefault(kernel.alike, []).append((cubin, kernel))
     for group in groups.values():
@@ -273,10 +294,11 @@ def _reader(nvdisasm: str) -> bytes:
     return f"{nvdisasm} {status.st_size} {status.st_mtime_ns} {DISASSEMBLE}".encode()
 
 
-# Code sections only, each instruction with its line of PTX. Without the data flow analysis, which adds a third.
-DISASSEMBLE = ("-c", "-gp", "-ndf")
+# Code sections only, each instruction with its line of PTX and the words of its encoding. No data flow analysis, which
+# adds a third.
+DISASSEMBLE = ("-c", "-ndf", "-gp", "-hex")
 _kept = DiskCache("sass")
-_ahead: OrderedDict[tuple[bytes, bytes], str] = OrderedDict()  # by cubin and reader, until `disassemble` takes them
+_ahead: OrderedDict[tuple[bytes, bytes], str] = OrderedDict()  # by cubin and reader, until `listing` takes them
 
 
 def forget() -> None:
@@ -301,7 +323,11 @@ def _disassemble(cubin: bytes, nvdisasm: str) -> str | Refusal:
             return Refusal("error", f"nvdisasm: {error}", stage="nvdisasm")
     if done.returncode:
         return Refusal("error", f"nvdisasm: {main_line(done.stderr or done.stdout)}", done.stderr, "nvdisasm")
-    return done.stdout
+    return _BEFORE_WORDS.sub(" ", done.stdout)
+
+
+_BEFORE_WORDS = re.compile(r"[ \t]+(?=/\* 0x[0-9a-f]{16} \*/$)", re.M)
+"""The column of encodings lies behind the longest instruction of the file: of other kernels, where it holds several."""
 
 
 _INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?(?P<opcode>[A-Z][\w.]*)", re.M)

@@ -107,7 +107,8 @@ def test_disassembly_is_made_once_for_a_file_and_a_target(calls):
 
 
 def test_machine_code_of_all_items_is_disassembled_with_one_call(calls):
-    """Also after the assembler's items of the same file and target, and with the results of items run alone."""
+    """Also after the assembler's items of the same file and target, whose texts serve again. The results are those of
+    items run alone."""
     assembler, sass, together = AssemblerBackend(), create("sass", brief=True), Together()
     if words := sass.unavailable("sm_90a"):
         pytest.skip(words)
@@ -118,11 +119,37 @@ def test_machine_code_of_all_items_is_disassembled_with_one_call(calls):
     for item in every:
         together(item, sass, "quick", every)
         found.append([(r.key, r.verdict, r.words, r.outputs_digest) for r in run_item(item, sass, "quick").results])
-    assert calls() - before == 1
+    assert calls() == before == 1
     assert any(digest for results in found for *_, digest in results)
 
     alone = [run_item(item, create("sass", brief=True), "quick").results for item in every]
     assert found == [[(r.key, r.verdict, r.words, r.outputs_digest) for r in results] for results in alone]
+
+
+def test_backends_that_disassemble_share_one_call(calls):
+    """All kernels are read before the assembler's first item, with the results of items run alone."""
+    assembler, sass = AssemblerBackend(), create("sass", brief=True)
+    if words := sass.unavailable("sm_90a"):
+        pytest.skip(words)
+    together = Together(1, {"assembler": assembler, "sass": sass})
+    every = [*items()[:2], *items(backend="sass")[:2]]
+    found = []
+    for item in every:
+        backend = together.backends[item.backend]
+        together(item, backend, "quick", every)
+        found.append(run_item(item, backend, "quick"))
+    assert calls() == 1
+    alone = [run_item(item, AssemblerBackend() if item.backend == "assembler" else create("sass", brief=True), "quick")
+             for item in every]  # fmt: skip
+    assert list(map(outcomes, found)) == list(map(outcomes, alone))
+
+
+def test_another_backend_that_does_not_run_is_not_prepared(calls):
+    assembler, sass = AssemblerBackend(), create("sass", brief=True)
+    together = Together(1, {"assembler": assembler, "sass": sass})
+    every = [*items()[:1], *items(backend="sass")[:2]]
+    together(every[0], assembler, "quick", every, lambda item: item.backend != "sass")
+    assert calls() == 0
 
 
 def test_kernels_of_the_next_files_are_disassembled_with_the_same_call(calls):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from ptxdiff.conformance import taught
 from ptxdiff.jobs import Job, Outcome, Setup, block_of
 from ptxdiff.references.formats import F32, U32, Format
 from ptxdiff.sass import rows, text
+from ptxdiff.sass.cubin import MachineCode, Parameter, digest_of
 from tests.support.sass.assembly import plant
 
 TARGET = "sm_90a"
@@ -156,6 +157,13 @@ def _bigger(a: int, b: int) -> int:
     return 0x40100001
 
 
+def test_a_kept_run_does_not_outlive_the_rows_that_it_rests_on(backend, monkeypatch) -> None:
+    job = _job(FUSED, np.full(300, 1.5, np.float32).view(np.uint32))
+    assert backend.run(job).status == "ran"
+    monkeypatch.delitem(rows.ROWS, "FMUL")
+    assert "FMUL" in backend.run(job).words
+
+
 def test_an_instruction_without_a_row_gives_no_result(backend, monkeypatch) -> None:
     monkeypatch.delitem(rows.ROWS, "FMUL")
     outcome = backend.run(_job(FUSED, np.full(300, 1.5, np.float32).view(np.uint32)))
@@ -173,6 +181,128 @@ def test_a_result_that_is_used_too_early_is_a_finding_of_its_own(backend, monkey
     assert outcome.status == "not run"
     assert "unsettled: machine code uses a result too early: 0x" in outcome.words
     assert not outcome.suspected
+
+
+# One run of machine code for several variants -------------------------------------------------------------------------
+
+TWINS = ptxdiff.Case(
+    inputs={"x": U32}, outputs={"y": U32}, reference=lambda x: x + 1,
+    variants={
+        "unsigned": ptxdiff.asm("add.u32 $0, $1, 1;", "=r,r"),
+        "signed": ptxdiff.asm("add.s32 $0, $1, 1;", "=r,r"),
+        "two": ptxdiff.asm("add.u32 $0, $1, 2;", "=r,r"),
+    },
+)  # fmt: skip
+
+
+def _twin(name: str, inputs: np.ndarray) -> Job:
+    job = _job(SUM, inputs)
+    return replace(job, case=TWINS, variant_name=name, variant=TWINS.variants[name])
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    """Records the runs of machine code."""
+    found: list[object] = []
+    real = sass.run_machine_code
+
+    def counted(*given: Any, **more: Any) -> Any:
+        found.append(given)
+        return real(*given, **more)
+
+    monkeypatch.setattr(sass, "run_machine_code", counted)
+    return found
+
+
+def test_equal_machine_code_on_equal_inputs_runs_once(backend, runs) -> None:
+    values = np.arange(300, dtype=np.uint32)
+    found = [backend.run(_twin(name, values)) for name in ("unsigned", "signed")]
+    assert len(runs) == 1
+    assert [outcome.status for outcome in found] == ["ran", "ran"]
+    assert all((outcome.outputs["y"] == values + 1).all() for outcome in found)
+    assert len({outcome.identity for outcome in found}) == 2  # their PTX differs
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda job: replace(job, inputs={"x": job.inputs["x"] + 1}),
+        lambda job: _twin("two", job.inputs["x"]),
+        lambda job: _twin("signed", job.inputs["x"][:200]),
+        lambda job: replace(job, setup=replace(job.setup, num_warps=8)),
+        lambda job: replace(job, setup=replace(job.setup, alignment=8)),
+        lambda job: replace(job, target="sm_80"),
+    ],
+    ids=["inputs", "an immediate", "the shape", "warps", "alignment", "the target"],
+)
+def test_a_run_with_anything_else_is_its_own(backend, runs, other) -> None:
+    job = _twin("unsigned", np.arange(300, dtype=np.uint32))
+    found = [backend.run(job), backend.run(other(job))]
+    assert len(runs) == 2
+    assert [outcome.status for outcome in found] == ["ran", "ran"]
+
+
+def test_a_run_with_other_scratch_memory_is_its_own(backend, runs, monkeypatch) -> None:
+    """It is no argument of the kernel, and its machine code reads where it begins."""
+    job, real = _twin("unsigned", np.arange(300, dtype=np.uint32)), sass.assembled
+    assert backend.run(job).status == "ran"
+
+    def with_scratch(given: Job) -> Any:
+        launch, built = real(given)
+        return launch, replace(built, compilation=replace(built.compilation, scratch=16))
+
+    monkeypatch.setattr(sass, "assembled", with_scratch)
+    backend.run(job)
+    assert len(runs) == 2
+
+
+def test_a_kept_run_is_compared_with_the_ptx_of_each_variant(backend, runs, monkeypatch) -> None:
+    """An assembler that gives two variants the same code is wrong about one of them."""
+    values, real = np.arange(300, dtype=np.uint32), sass.assembled
+    right = real(_twin("unsigned", values))
+    assert backend.run(_twin("unsigned", values)).status == "ran"
+
+    def confused(given: Job) -> Any:
+        launch, built = real(given)
+        return launch, replace(built, assembly=right[1].assembly)
+
+    monkeypatch.setattr(sass, "assembled", confused)
+    outcome = backend.run(_twin("two", values))
+    assert len(runs) == 1
+    assert outcome.status == "not run"
+    assert "machine code gives 0x00000001 and the PTX 0x00000002" in outcome.words
+
+
+def test_a_kept_run_cannot_be_changed_by_who_got_it(backend) -> None:
+    outcome = backend.run(_twin("unsigned", np.arange(300, dtype=np.uint32)))
+    with pytest.raises(ValueError, match="read-only"):
+        outcome.outputs["y"][0] = 7
+
+
+def test_all_of_a_kernel_is_in_its_digest() -> None:
+    """A kernel that differs in any field, or in any field of an instruction that decides something, is another one."""
+    add = text.functions(
+        '\t.section\t.text.k,"ax"\n        /*0000*/  IADD3 R1, R2, 0x1, RZ ;  /* 0x0000000102017810 */\n'
+        "                                              /* 0x000fe20007ffe0ff */\n"
+    )["k"]
+    code = MachineCode("k", "sm_90", add, (Parameter(0, 8),), 0x210, {3: b"one"}, 16, 32, b"four", (1, 1, 1))
+    (first,) = add.instructions
+
+    def function(**changed: Any) -> Any:
+        return replace(add, instructions=(first._replace(**changed),))
+
+    others: dict[str, list[Any]] = {
+        "name": ["l"], "target": ["sm_80"], "base": [0x160], "parameters": [(Parameter(0, 4),), (Parameter(8, 8),)],
+        "banks": [{3: b"two"}, {4: b"one"}], "local": [32], "shared": [16], "variables": [b"five"],
+        "cluster": [None, (2, 1, 1)],
+        "function": [
+            replace(add, labels={"done": 16}), replace(add, instructions=()), function(low=first.low + (1 << 32)),
+            function(high=first.high + (1 << 41)), function(text="IADD3 R1, R2, 0x2, RZ"), function(address=16),
+        ],
+    }  # fmt: skip
+    assert others.keys() == {field.name for field in fields(MachineCode)}
+    changed = [replace(code, **{name: value}) for name, values in others.items() for value in values]
+    assert len({digest_of(one) for one in (code, *changed)}) == 1 + len(changed)
 
 
 MIXED = ptxdiff.Case(

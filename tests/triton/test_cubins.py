@@ -6,8 +6,9 @@ import subprocess
 
 import pytest
 
+from ptxdiff.sass.cubin import disassembled
 from ptxdiff.triton import assemble as assembling
-from ptxdiff.triton.assemble import Assembly, disassemble, disassemble_ahead
+from ptxdiff.triton.assemble import Assembly, disassemble, disassemble_ahead, listing
 from ptxdiff.triton.cubin import MOST, kernel_of, merged, split_text
 from ptxdiff.triton.targets import assembler, tool
 from tests.support.sampling import only
@@ -64,17 +65,33 @@ def test_cubins_read_together_give_the_same_text_as_alone(tmp_path, target):
         assert texts == [alone(codes[kernels.index(kernel)]) for kernel in group]
 
 
-def test_disassemble_returns_the_texts_that_were_made_ahead(tmp_path, monkeypatch):
+def test_listing_returns_the_texts_that_were_made_ahead(tmp_path, monkeypatch):
     """They are returned also if the cache is turned off: then the texts stay in the process."""
     codes = [cubin(body, folder=tmp_path) for body in (STRAIGHT, LOOP)]
     expected = [alone(code) for code in codes]
     monkeypatch.setenv("PTXDIFF_CACHE_DIR", "")
     real, called = assembling._disassemble, []
     monkeypatch.setattr(assembling, "_disassemble", lambda *given: called.append(given) or real(*given))
-    assemblies = [Assembly(code, {}) for code in codes]
-    disassemble_ahead(assemblies, str(tool("nvdisasm")))
-    assert [disassemble(a, str(tool("nvdisasm"))).text for a in assemblies] == expected
+    disassemble_ahead(codes, str(tool("nvdisasm")))
+    assert [listing(code, str(tool("nvdisasm"))) for code in codes] == expected
     assert len(called) == 1
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100a"])
+def test_readers_get_the_text_that_nvdisasm_gives_them_alone(tmp_path, target):
+    """The assembler's text has PTX lines, that of machine code has encodings: one listing has both."""
+    codes = [cubin(body, target, folder=tmp_path) for body in (STRAIGHT, DIVISION, LOOP)]
+    for number, code in enumerate([*codes, cubin(PRINTS, target, folder=tmp_path, more=CALLED)]):
+        file = tmp_path / f"{number}.cubin"
+        file.write_bytes(code)
+
+        def said(*options, file=file):
+            command = [str(tool("nvdisasm")), "-c", "-ndf", *options, str(file)]
+            return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+        in_one_column = re.sub(r"[ \t]+(/\* 0x\w{16} \*/)$", r" \1", said("-hex"), flags=re.M)
+        assert disassemble(Assembly(code, {}), str(tool("nvdisasm"))).text == said("-gp")
+        assert disassembled(code, tool("nvdisasm")) == in_one_column
 
 
 @pytest.fixture(scope="module")
@@ -121,9 +138,8 @@ def test_a_cubin_with_an_unexpected_part_is_read_alone(tmp_path, monkeypatch):
         return "nothing" if code not in codes else real(code, reader)
 
     monkeypatch.setattr(assembling, "_disassemble", planted)
-    assemblies = [Assembly(code, {}) for code in codes]
-    disassemble_ahead(assemblies, str(tool("nvdisasm")))
-    assert "FADD" in disassemble(assemblies[0], str(tool("nvdisasm"))).opcodes
+    disassemble_ahead(codes, str(tool("nvdisasm")))
+    assert "FADD" in disassemble(Assembly(codes[0], {}), str(tool("nvdisasm"))).opcodes
     assert called[1:] == codes[:1]
 
 

@@ -117,15 +117,17 @@ class ArrayFunction:
         if loop is None:
             count_without_compiler(lanes)
             return self._interpret(lanes, arguments)
-        out = np.empty(lanes, self.dtype)
+        out, rows = np.empty(lanes, self.dtype), _scratch.rows
+        if len(rows) < len(arguments) * _BLOCK:
+            rows = _scratch.grown(len(arguments))
         for start in range(0, lanes, _BLOCK):
             end = min(start + _BLOCK, lanes)
-            found = np.empty(end - start, np.int64)
-            values = np.empty((len(arguments), end - start), np.int64)
-            for row, argument, (width, signed) in zip(values, arguments, self.sources, strict=True):
+            count = end - start
+            for k, (argument, (width, signed)) in enumerate(zip(arguments, self.sources, strict=True)):
                 part = argument[start:end]
-                row[:] = part.view(SIGNED[width]) if signed or width == 64 else part
-            loop(id(found), id(values), id(self._words), end - start)
+                rows[k * count : k * count + count] = part.view(SIGNED[width]) if signed or width == 64 else part
+            loop(_scratch.found_id, _scratch.rows_id, id(self._words), count)
+            found = _scratch.found[:count]
             out[start:end] = found & 1 if self.width == 1 else found
         return out
 
@@ -168,6 +170,27 @@ class ArrayFunction:
         columns = [a[:lanes].tolist() for a in arguments]
         rows = zip(*columns, strict=True) if columns else ((),) * lanes
         return np.array([self.one(*row) for row in rows], self.dtype)
+
+
+class _Scratch(threading.local):
+    """Arrays of a thread that shared code reads and writes: a row for each operand, and the results.
+
+    They are kept, with their ids: an id is an audit event, which `ptxdiff.model.identity.opened` looks at.
+    """
+
+    def __init__(self) -> None:
+        self.found = np.empty(_BLOCK, np.int64)
+        self.found_id = id(self.found)
+        self.grown(4)
+
+    def grown(self, operands: int) -> Array:
+        """The rows, enough for so many operands."""
+        self.rows = np.empty(operands * _BLOCK, np.int64)
+        self.rows_id = id(self.rows)
+        return self.rows
+
+
+_scratch = _Scratch()
 
 
 def _ones(width: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 from ptxdiff import diskcache
 from ptxdiff.emulator import isa
 from ptxdiff.emulator.isa.forms import FORMS, Form, find
+from ptxdiff.emulator.numeric import vectorise
 from ptxdiff.emulator.numeric.translation import loops, machinecode
 from ptxdiff.emulator.numeric.vectorise import ArrayFunction, register_helpers, wrapping
 from tests.support.emulator.isa.defined_forms import ends, inputs
@@ -127,6 +129,20 @@ def test_functions_of_one_engine_are_not_confused():
         function = find(opcode, ("b32",))[0].array_function()
         assert function.compiled(2, a, b).tolist() == expected
         assert function.shared(2, a, b).tolist() == expected
+
+
+def test_threads_run_shared_code_at_once():
+    """Each has rows of its own for operands and results, also for more operands than the rows were made for."""
+    function = find("xor", ("b32",))[0].array_function()
+
+    def differs(seed: int) -> bool:
+        a, b = np.random.default_rng(seed).integers(0, 1 << 32, (2, 40_000), np.uint32)
+        if seed % 2:
+            vectorise._scratch.grown(1)
+        return bool((function.shared(40_000, a, b) != a ^ b).any())
+
+    with ThreadPoolExecutor(4) as pool:
+        assert not any(pool.map(differs, range(100)))
 
 
 def test_code_that_is_not_in_the_cache_is_compiled_again(compilations):
