@@ -1,7 +1,8 @@
 """Measure what one waits for before anything runs: `python -m tests.benchmarks.start [--files 1000] [--times 3]`.
 
-Starts processes that import ptxdiff, print `--help`, list the catalogue, and collect the items of copies of one case
-file, and beside them as many items of plain test modules, which pytest lists alone: with a plugin it cannot take less.
+Starts processes that import ptxdiff, print `--help`, list the catalogue, run it until its first result is on the
+terminal (with an empty cache, then with the results of its first file), and collect the items of copies of one case
+file, and beside them as many items of plain test modules without ptxdiff.
 Prints seconds on the clock and of the processor, the least of several times. Quote processor seconds if other work
 shares the machine. The collections run once: they take long enough. Byte code is stored, in a folder of this run,
 whatever PYTHONDONTWRITEBYTECODE says: without it, importing torch alone takes several times as long.
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -23,6 +25,7 @@ from ptxdiff.locations import ROOT
 CASE = ROOT / "cases" / "copysign.py"  # imports nothing of the files beside it
 
 ITEMS = 72  # of that case file on two backends, with the targets that Triton 3.9 serves
+CASES = ["-m", "pytest", "-p", "no:cacheprovider", "--ptx-backend=emulator", "--ptx-target=sm_90a"]
 BACKENDS = ["--ptx-backend=emulator", "--ptx-backend=assembler"]
 PLAIN = f"import pytest\n\n@pytest.mark.parametrize('n', range({ITEMS}))\ndef test_one(n):\n    pass\n"
 
@@ -43,6 +46,29 @@ def report(label: str, command: list[str], folder: Path, times: int) -> None:
     """Print what a command costs."""
     walls, used = zip(*(cost(command, folder) for _ in range(times)), strict=True)
     print(f"{label:<44}{min(walls):>7.2f} s{min(used):>8.2f} s CPU", flush=True)
+
+
+def first_result(label: str, folder: Path, times: int) -> None:
+    """Print what `pytest cases` on the emulator for one target costs until its first result is shown."""
+    found = []
+    for _ in range(times):
+        before, began = os.times(), time.monotonic()
+        with subprocess.Popen(
+            [sys.executable, *CASES, "cases"], cwd=folder, stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
+        ) as process:  # fmt: skip
+            assert process.stdout is not None
+            shown = b""
+            while not re.search(rb"cases/\S+\.py [.sxFE]", shown):
+                if not (part := os.read(process.stdout.fileno(), 1 << 16)):
+                    raise RuntimeError(shown.decode())
+                shown += part
+            wall = time.monotonic() - began
+            process.kill()
+        after = os.times()
+        used = after.children_user + after.children_system - before.children_user - before.children_system
+        found.append((wall, used))
+    print(f"{label:<44}{min(w for w, _ in found):>7.2f} s{min(u for _, u in found):>8.2f} s CPU", flush=True)
 
 
 def main(words: list[str] | None = None) -> int:
@@ -76,6 +102,13 @@ def _report_all(place: Path, files: int, times: int) -> None:
     os.environ["PTXDIFF_CACHE_DIR"] = ""
     report("the same with nothing kept", ["-m", "ptxdiff", "list"], ROOT, times)
     os.environ["PTXDIFF_CACHE_DIR"] = f"{place}/cache"
+    first_result("pytest cases, first result, empty cache", ROOT, 1)
+    first = min((ROOT / "cases").glob("*.py"))
+    cost(
+        ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--ptx-backend=emulator", "--ptx-target=sm_90a", str(first)],
+        ROOT,
+    )
+    first_result("the same with the first file's results", ROOT, times)
     cost(["-m", "ptxdiff", "list"], place)
     report(f"ptxdiff list of {files:,} case files, again", ["-m", "ptxdiff", "list"], place, times)
     report(f"pytest --collect-only, {files:,} case files", [*collect, *BACKENDS, "cases"], place, 1)
