@@ -25,7 +25,7 @@ VENV_FLAGS :=
 TORCH ?= torch==2.13.0
 # The report's targets without a GPU: one a generation. `make report TARGETS=` runs all that the installed Triton serves.
 TARGETS ?= sm_80 sm_90a sm_100a
-# Its machine code too takes about two thirds more time: `make report BACKENDS=auto`.
+# Its machine code too takes a third to a half more time: `make report BACKENDS=auto`.
 BACKENDS ?= emulator assembler
 endif
 

@@ -381,6 +381,11 @@ class _Given:
     findings: tuple[str, ...]
     lanes: int
 
+    @property
+    def size(self) -> int:
+        """The bytes of its outputs."""
+        return sum(np.asarray(bits).nbytes for bits in self.outputs.values())
+
     def outcome(self, job: Job, built: Built) -> Outcome:
         """As the outcome of a job."""
         return Outcome(
@@ -403,6 +408,7 @@ class _KeptRuns:
 
     def __init__(self) -> None:
         self._runs: OrderedDict[Experiment, tuple[PreparedSteps, _Given]] = OrderedDict()
+        self._bytes = 0
 
     def get(self, run: Experiment) -> _Given | None:
         """The kept run of an experiment; None also if the table of instructions has other rows since."""
@@ -414,13 +420,19 @@ class _KeptRuns:
         if isinstance(given, Outcome):
             return given
         given = replace(given, outputs={n: read_only(bits) for n, bits in given.outputs.items()})
+        self._forget(run)
         self._runs[run] = steps, given
-        while len(self._runs) > _MOST_RUNS:
-            self._runs.popitem(last=False)
+        self._bytes += given.size
+        while len(self._runs) > _MOST_RUNS or self._bytes > _MOST_BYTES:
+            self._forget(next(iter(self._runs)))
         return given
 
+    def _forget(self, run: Experiment) -> None:
+        _, given = self._runs.pop(run, (None, None))
+        self._bytes -= 0 if given is None else given.size
 
-_MOST_RUNS = 64  # a variant's runs on a few targets
+
+_MOST_RUNS, _MOST_BYTES = 256, 64 << 20  # the runs of a case's variants at quick effort on a few targets
 
 
 @dataclass

@@ -273,6 +273,16 @@ def test_a_kept_run_is_compared_with_the_ptx_of_each_variant(backend, runs, monk
     assert "machine code gives 0x00000001 and the PTX 0x00000002" in outcome.words
 
 
+@pytest.mark.parametrize(("name", "most"), [("_MOST_RUNS", 1), ("_MOST_BYTES", 2000)])
+def test_the_oldest_runs_are_forgotten(backend, runs, monkeypatch, name, most) -> None:
+    monkeypatch.setattr(sass, name, most)
+    values = np.arange(300, dtype=np.uint32)
+    for variant in ("unsigned", "two", "two", "unsigned"):
+        assert backend.run(_twin(variant, values)).status == "ran"
+    assert len(runs) == 3
+    assert backend._runs._bytes == 1200
+
+
 def test_a_kept_run_cannot_be_changed_by_who_got_it(backend) -> None:
     outcome = backend.run(_twin("unsigned", np.arange(300, dtype=np.uint32)))
     with pytest.raises(ValueError, match="read-only"):
