@@ -25,7 +25,7 @@ VENV_FLAGS :=
 TORCH ?= torch==2.13.0
 # The report's targets without a GPU: one a generation. `make report TARGETS=` runs all that the installed Triton serves.
 TARGETS ?= sm_80 sm_90a sm_100a
-# Its machine code too takes a third to a half more time: `make report BACKENDS=auto`.
+# Its machine code too takes a third to a half more time, as measured once: `make report BACKENDS=auto`.
 BACKENDS ?= emulator assembler
 endif
 
@@ -75,9 +75,10 @@ imports: $(STAMP)
 	$(BIN)/lint-imports
 
 # A worker begins with a stretch of neighbouring files, so that what a file's tests share is made once. Tests start a
-# hundred Python processes: with bytecode kept, each is spared seconds of compiling our modules.
+# hundred Python processes: with bytecode kept, each is spared seconds of compiling our modules. The longest tests are
+# listed, as this is what every change waits for.
 unit: $(STAMP)
-	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(TESTERS) --dist worksteal tests
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(TESTERS) --dist worksteal --durations=40 tests
 
 # What is too long for every change: whole tables of which `unit` takes samples, and long random campaigns. Hours.
 slow: $(STAMP)
