@@ -122,7 +122,7 @@ CHANGES = {
     "title": (lambda f: f.replace("cases/one.py", "A title", "A TITLE"), "A TITLE"),
     "module beside it": (lambda f: f.replace("cases/_beside.py", "beside", "BESIDE"), "BESIDE"),
     "module on the path": (lambda f: f.replace("shared.py", "shared", "SHARED"), "SHARED"),
-    "conftest.py": (lambda f: f.replace("conftest.py", "'A'", "'B'"), "SHAREDB"),
+    "conftest.py": (lambda f: f.replace("conftest.py", "'A'", "'B'"), "B-"),
     "data file": (lambda f: f.replace("cases/data.txt", "data", "DATA"), "-DATA-"),
     "data file deleted": (lambda f: (f.path / "cases" / "data.txt").unlink(), "-gone-"),
     "listed folder": (lambda f: f.write("lists/new.txt", ""), "new.txt"),
@@ -135,7 +135,6 @@ CHANGES = {
 }
 
 
-@pytest.mark.sample(2)
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_change_shows_in_the_next_list(shared_folder, change):
     before, how = shared_folder.listed()

@@ -57,8 +57,9 @@ def _item(case: Case, name: str = "asm", target: str = TARGET) -> Item:
     return Item(LoadedCase(case, "c", "case", Path(__file__), ""), name, target, "sass")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def brief():
+    """A backend of its own for each test, as one keeps its runs of machine code."""
     made = create("sass", brief=True)
     if words := made.unavailable(TARGET):
         pytest.skip(words)

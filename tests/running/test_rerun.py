@@ -143,7 +143,7 @@ def test_variants_with_different_policies_are_not_compared(tmp_path):
 
 def test_a_block_of_a_large_set_is_run_again(tmp_path, monkeypatch):
     """A set too large to hold is compared only in a block whose digests differ."""
-    monkeypatch.setattr("ptxdiff.running.item.LARGE", 64)
+    monkeypatch.setattr("ptxdiff.running.item_plan.LARGE", 64)
     texts = {"one": "rcp.approx.f32 $0, $1;", "other": "rcp.approx.f32 $0, $1;", "match": ", match=ulp(2)"}
     backend = Shifting("sm_90a")
     results, _ = run(tmp_path, backend, "sm_80", "sm_90a", **texts)
