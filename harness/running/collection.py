@@ -542,7 +542,8 @@ class VariantItem(OwnWords, pytest.Item):
 
     def _disassembling(self) -> dict[str, DisassemblingBackend]:
         """The backends of this session's items that disassemble, by name."""
-        names = dict.fromkeys(i.item.backend for i in self.session.items if isinstance(i, VariantItem))
+        fields = (i._of for i in self.session.items if isinstance(i, VariantItem))  # which makes none of their items
+        names = dict.fromkeys(backend for _, _, _, backend in fields)
         made = {n: backend_of(self.config, n) for n in names if BACKENDS[n].disassembles}
         return {n: b for n, b in made.items() if isinstance(b, DisassemblingBackend)}
 

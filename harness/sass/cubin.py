@@ -5,15 +5,13 @@ from __future__ import annotations
 import hashlib
 import re
 import struct
-import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 
 from ptxdiff.emulator.kernel.memory.space import VARIABLES_BASE
 from ptxdiff.sass.text import MachineFunction, Unsupported, functions
-from ptxdiff.triton.assemble import listing, with_words
+from ptxdiff.triton.assemble import listing, read_by, with_words
 from ptxdiff.triton.cubin import loaded_sections, module_variables, section_sizes
 from ptxdiff.triton.diagnostics import Refusal
 
@@ -182,31 +180,14 @@ def _attributes(info: bytes) -> Iterator[tuple[int, bytes]]:
 # Text of nvdisasm with encodings -------------------------------------------------------------------------------------
 
 _OPTIONS = ("-c", "-ndf", "-hex")  # code alone, without the data flow analysis, with encodings
-_SECONDS = 120.0
 
 
 def disassembled(cubin: bytes, nvdisasm: str | Path, *, keep: bool = True) -> str:
     """The text of a cubin's code with encodings, kept for later runs. Raises Unsupported if nvdisasm cannot read it."""
-    if not keep:
-        return _text(cubin, nvdisasm)
     try:
-        text = listing(cubin, str(nvdisasm))
+        text = listing(cubin, str(nvdisasm)) if keep else read_by(str(nvdisasm), _OPTIONS, cubin)
     except OSError as error:
         raise Unsupported(f"nvdisasm is needed: {error}") from None
     if isinstance(text, Refusal):
         raise Unsupported(text.words)
     return with_words(text)
-
-
-def _text(cubin: bytes, nvdisasm: str | Path) -> str:
-    with tempfile.NamedTemporaryFile(prefix="ptxdiff-", suffix=".cubin") as file:
-        file.write(cubin)
-        file.flush()
-        command = [str(nvdisasm), *_OPTIONS, file.name]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_SECONDS)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise Unsupported(f"nvdisasm: {error}") from None
-    if done.returncode:
-        raise Unsupported(f"nvdisasm: {(done.stderr or done.stdout).strip()[:200]}")
-    return done.stdout

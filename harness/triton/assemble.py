@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 import zlib
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -313,17 +313,23 @@ def making_ahead(path: str) -> contextlib.AbstractContextManager[None]:
 
 
 def _disassemble(cubin: bytes, nvdisasm: str) -> str | Refusal:
+    text = read_by(nvdisasm, DISASSEMBLE, cubin)
+    return text if isinstance(text, Refusal) else _BEFORE_WORDS.sub(" ", text)
+
+
+def read_by(nvdisasm: str, options: Sequence[str], cubin: bytes) -> str | Refusal:
+    """What nvdisasm prints of a cubin with these options; the text is not stored."""
     with tempfile.NamedTemporaryFile(prefix="ptxdiff-", suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        command = [nvdisasm, *DISASSEMBLE, file.name]
+        command = [nvdisasm, *options, file.name]
         try:
             done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=PTXAS_TIMEOUT)
         except (OSError, subprocess.TimeoutExpired) as error:
             return Refusal("error", f"nvdisasm: {error}", stage="nvdisasm")
     if done.returncode:
         return Refusal("error", f"nvdisasm: {main_line(done.stderr or done.stdout)}", done.stderr, "nvdisasm")
-    return _BEFORE_WORDS.sub(" ", done.stdout)
+    return done.stdout
 
 
 _BEFORE_WORDS = re.compile(r"[ \t]+(?=/\* 0x[0-9a-f]{16} \*/$)", re.M)

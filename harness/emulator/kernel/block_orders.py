@@ -43,11 +43,15 @@ class BlockOrder:
     apart: int = 0
 
     @property
+    def groups(self) -> str:
+        """How lanes of a branch come to activemask, in words, where they come apart."""
+        return "in two groups" if self.apart == 2 else "one at a time"
+
+    @property
     def words(self) -> str:
         """The order in words, for messages; "" for the usual one."""
         if self.apart:
-            groups = "in two groups" if self.apart == 2 else "one at a time"
-            return f"with threads of a branch that come to activemask {groups}"
+            return f"with threads of a branch that come to activemask {self.groups}"
         if self.seed:
             return f"with the blocks one at a time, in a random order (seed {self.seed})"
         if self.alone:

@@ -289,8 +289,9 @@ def _refuse_other_bits(kernel: Kernel, order: BlockOrder, first: list[Kept], buf
         if differs.any():
             step = next(step for step in kernel.program.steps if step.kind == "activemask")
             at = int(np.flatnonzero(differs)[0]) - buffer.residue
-            groups = "in two groups" if order.apart == 2 else "one at a time"
-            text = f"{buffer.name or 'a buffer'} differs at offset {at} if threads of a branch come here {groups}: "
+            text = (
+                f"{buffer.name or 'a buffer'} differs at offset {at} if threads of a branch come here {order.groups}: "
+            )
             text += "activemask gives those that run together, of which no number is promised; "
             text += "vote.sync.ballot, with a mask that is known, gives those that meet a condition"
             raise kernel.program.source.error(ExecutionError, text, step.node.offset)
