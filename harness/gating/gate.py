@@ -371,12 +371,9 @@ def _missing(run: RunRecords, baseline: RunRecords, comparison: Comparison, poli
     gone = [t for t in wanted if t not in checked]
     for target in gone:
         yield Objection(CORRECTNESS, target, "expected target is missing from the run")
-    cells = {
-        (k.case, k.variant, k.target, k.backend) for k in (r.key for r in baseline.results) if k.target not in gone
-    }
+    tested = _Backends(r.key for r in baseline.results if r.key.target not in gone)
     for d in comparison.of("vanished"):
-        key = (d.key.case, d.key.variant, d.key.target, d.key.backend)
-        backends = {c[-1] for c in cells if all(part in ("*", of) for part, of in zip(key, c, strict=True))}
+        backends = tested.of(d.key)
         if backends & ran:
             yield Objection(CORRECTNESS, _subject(d.key), f"in the baseline but not in the run: {d.detail or d.key}")
         elif backends:
@@ -394,13 +391,35 @@ def _missing(run: RunRecords, baseline: RunRecords, comparison: Comparison, poli
         yield Objection(ACCEPTED, subject, f"new, so not compared with the baseline: {count} {members[0].key}")
 
 
+class _Backends:
+    """The backends that tested what a key names, where "*" stands for everything."""
+
+    def __init__(self, keys: Iterable[Key]) -> None:
+        self._cells = {(k.case, k.variant, k.target, k.backend) for k in keys}
+        self._known: dict[tuple[str, ...], frozenset[str]] = {}
+
+    def of(self, key: Key) -> frozenset[str]:
+        wanted = (key.case, key.variant, key.target, key.backend)
+        if wanted in self._cells:
+            return frozenset((key.backend,))
+        if "*" not in wanted:
+            return frozenset()
+        if wanted not in self._known:  # a run without a target asks for it many times
+            alike = (c for c in self._cells if all(part in ("*", of) for part, of in zip(wanted, c, strict=True)))
+            self._known[wanted] = frozenset(c[-1] for c in alike)
+        return self._known[wanted]
+
+
 def _redefined(run: RunRecords, baseline: RunRecords, comparison: Comparison) -> Iterator[Objection]:
     """Changes of a variant's asm, constraints, pack or reference, and whether its accepted results ran again."""
     new = {r.key: r for r in run.results}
     changed = {(d.key.case, d.key.variant): ", ".join(_parts(d)) for d in comparison.of("definition")}
+    accepted: dict[tuple[str, str], list[Result]] = defaultdict(list)
+    for r in filter(_executed, baseline.results):
+        accepted[r.key.case, r.key.variant].append(r)
     for (case, variant), parts in sorted(changed.items()):
         subject = f"{case}::{variant}"
-        before = [r for r in baseline.results if (r.key.case, r.key.variant) == (case, variant) and _executed(r)]
+        before = accepted[case, variant]
         again = [new[r.key] for r in before if r.key in new and _executed(new[r.key])]
         evidence = sorted({r.evidence for r in again}, key=strength, reverse=True)
         text = f"{parts} changed; verified again at effort {run.run.effort}: {len(again)} of {len(before)} results"

@@ -20,6 +20,12 @@ from ptxdiff.references.formats import U16, Format
 
 _SOLVED_PAIRED, _SOLVED_THREE = 12, 6
 """Numbers that are used in steps with one other number, and with two."""
+_IN_ANY_ORDER = 4
+"""Numbers of which four parts of an integer are put together in every order."""
+_IN_ORDER = {4: 9, 8: 10}
+"""By the count of parts, the numbers that are put together as they stand in the code."""
+_TABLES = 4
+"""Numbers of eight bits that are tried as the table of a `lop3`; the last ones, where it stands behind the words."""
 _SHIFTS = 8
 _RELATED = 8
 """Numbers for which two inputs with such a difference, sum or quotient are made."""
@@ -60,6 +66,74 @@ def integers_solved(plain: Sequence[int], shifts: Sequence[int], width: int) -> 
     for a, b, c in itertools.product(plain[:_SOLVED_THREE], repeat=3):
         if a % 2:
             yield from ((b - c) * pow(a, -1, 1 << width), (b ^ c) * pow(a, -1, 1 << width))
+
+
+def integers_of_several(numbers: Sequence[int], width: int) -> Iterator[int]:
+    """Integers of `width` bits that meet several numbers of the code at once; the numbers in the order of the code.
+
+    Those whose parts of 4, 8 or 16 bits are numbers, as where code compares them one by one; those whose product with a
+    number, also with one added, or whose square is a number of twice as many bits; and those of which a `lop3` with two
+    numbers makes a third, or no bit, or all.
+    """
+    for bits in (4, 8, 16):
+        if width // bits in (4, 8):
+            yield from _of_parts(numbers, bits, width // bits)
+    yield from _of_wide_products(numbers, width)
+    yield from _of_three_words(numbers, width)
+
+
+def _of_parts(numbers: Sequence[int], bits: int, count: int) -> Iterator[int]:
+    """Integers of `count` parts: some in every order and repeatedly, more as they stand in the code, in both
+    directions, also with one part zero. The amounts and masks by which code takes parts out come last."""
+    fitting = [n for n in dict.fromkeys(numbers) if 0 < n < 1 << bits]
+    fitting.sort(key=lambda n: n == (1 << bits) - 1 or n % bits == 0)
+    rows = list(itertools.product(fitting[:_IN_ANY_ORDER], repeat=4)) if count == 4 else []
+    rows += itertools.combinations(fitting[: _IN_ORDER[count]], count)
+    for row in itertools.combinations(fitting[: _IN_ORDER[count] - 2], count - 1):
+        rows += [(*row[:at], 0, *row[at:]) for at in range(count)]
+    for row in dict.fromkeys(rows):
+        yield sum(part << bits * at for at, part in enumerate(row))
+        yield sum(part << bits * at for at, part in enumerate(reversed(row)))
+
+
+def _of_wide_products(numbers: Sequence[int], width: int) -> Iterator[int]:
+    """Integers whose product of twice as many bits is a number, or lies beside it; of either sign."""
+    wide = [n for n in numbers if 1 << width <= n < 1 << 2 * width][:_SOLVED_THREE]
+    factors = [n for n in numbers if 1 < n < 1 << width][:_SOLVED_PAIRED]
+    for n in wide:
+        yield math.isqrt(n)
+        for a in factors:
+            for signed in (n, -n, n - (1 << 2 * width)):
+                yield from (x for x in (signed // a, -(-signed // a)) if abs(x) < 1 << width)
+                yield from (
+                    (signed - c) // a for c in factors if (signed - c) % a == 0 and abs(signed - c) < a << width
+                )
+
+
+def _of_three_words(numbers: Sequence[int], width: int) -> Iterator[int]:
+    """Integers of which `lop3` with two numbers makes a third, no bit or all bits, in each of its operands.
+
+    Its table is a number of eight bits. Bits that do not matter are zero, and one.
+    """
+    mask = (1 << width) - 1
+    words = list(dict.fromkeys(n & mask for n in sorted(numbers, key=lambda n: -n.bit_length())))[:_SOLVED_THREE]
+    tables = [n for n in dict.fromkeys(numbers) if 0 < n < 255][-_TABLES:]
+    for table, (a, b) in itertools.product(tables, itertools.permutations(words, 2)):
+        for place in range(3):
+            off, on = (_lop3(table, *(*(a, b)[:place], bits, *(a, b)[place:]), mask) for bits in (0, mask))
+            matters = off ^ on
+            for made in (0, mask, *words):
+                if matters and not (made ^ off) & ~matters:
+                    yield from (made ^ off, made ^ off | mask & ~matters)
+
+
+def _lop3(table: int, a: int, b: int, c: int, mask: int) -> int:
+    """The bitwise function of three words whose value for the bits (p, q, r) is bit 4p + 2q + r of a table."""
+    made = 0
+    for row in range(8):
+        if table >> row & 1:
+            made |= (a if row & 4 else ~a) & (b if row & 2 else ~b) & (c if row & 1 else ~c)
+    return made & mask
 
 
 def _unmixed(n: int, shift: int, width: int) -> int:
@@ -213,7 +287,7 @@ def units_beside(fmt: Format, numbers: Sequence[Number], repeated: bool = True) 
     """Units of one input: each number, the next ones, its negation and complement, shifted, repeated, and paired.
 
     Paired: sums, differences, products and bitwise combinations of the numbers with most bits. Then what a step or two
-    of arithmetic turns into a number. Beside them every byte repeated over the unit, every byte alone in each place,
+    of arithmetic turns into a number, and integers that meet several numbers at once. Beside them every byte repeated over the unit, every byte alone in each place,
     and 16-bit edges repeated. None for formats of a byte, whose edges are all of their codes.
     repeated: whether to add those that do not depend on the numbers.
     """
@@ -226,6 +300,7 @@ def units_beside(fmt: Format, numbers: Sequence[Number], repeated: bool = True) 
     for a, b in itertools.combinations(plain[:_PAIRED], 2):
         codes += [a + b, a - b, b - a, a * b, a & b, a | b, a ^ b]
     codes += integers_solved(plain, shifts, fmt.unit_bits)
+    codes += integers_of_several([n for n in numbers if isinstance(n, int)], fmt.unit_bits)
     if fmt.is_float and fmt.codes_per_unit == 1:
         codes += floats_solved(fmt, numbers)
     return _units(fmt, [*codes, *(repeated_words(fmt.unit_bits) if repeated else ())])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ptxdiff.inputs.constants import constant_inputs, integers_solved, relations, units_beside
+from ptxdiff.inputs.constants import constant_inputs, integers_of_several, integers_solved, relations, units_beside
 from ptxdiff.references.formats import BF16, F16X2, F32, F64, U16, U32, U64, UE8M0
 
 N, A, C = 0x1234ABCD, 0x9E3779B1, 0x7654321
@@ -29,6 +29,33 @@ def test_integers_of_which_a_step_makes_a_number(step):
     found = {n & 0xFFFFFFFF for n in integers_solved([A, N, C, 7, 3], [7], 32)}
     assert any(STEPS[step](x) for x in found)
     assert not any(STEPS[step](x) for x in (A, N, C, 7, 3))
+
+
+SEVERAL = {
+    "four bytes, the last first": ([255, 0x12, 8, 0x34, 16, 0x56, 24, 0x78], lambda x: x == 0x78563412),
+    "four bytes, the first first": ([24, 0x12, 8, 0x34, 16, 0x56, 255, 0x78], lambda x: x == 0x12345678),
+    "four bytes, one of them zero": ([255, 0x12, 8, 0x34, 16, 24, 0x78], lambda x: x == 0x78003412),
+    "four bytes, two of them equal": ([255, 0x12, 8, 0x34, 16, 0x56, 24], lambda x: x == 0x34563412),
+    "four bytes that are amounts of shifts too": ([8, 16, 24, 255], lambda x: x == 0x08FF1018),
+    "eight digits": ([1, 2, 3, 5, 6, 7, 9, 10], lambda x: x == 0xA9765321),
+    "a product of twice as many bits": ([A, 0x2222222211111111 * A >> 32 << 31 | 1, A * N], lambda x: x * A == A * N),
+    "a negative product": ([A, (-A * N) % (1 << 64)], lambda x: (x - (1 << 32)) * A == -A * N),
+    "a product and a sum": ([A, C, A * N + C], lambda x: x * A + C == A * N + C),
+    "a square of twice as many bits": ([N * N], lambda x: x == N),
+    "lop3 in its first operand": ([A, C, 0x96, N], lambda x: x ^ A ^ C == N),
+    "lop3 in its second operand": ([A, C, 0xCA, A & N | C & ~A], lambda x: A & x | ~A & C == A & N | C & ~A),
+    "lop3 in its third operand": ([A & C | N & ~A, A, C, 0xCA], lambda x: A & C | ~A & x & MASK == A & C | N & ~A),
+    "lop3 and no bit": ([A, C, 0x80], lambda x: x and not x & A & C),
+}
+MASK = 0xFFFFFFFF
+
+
+@pytest.mark.parametrize("step", SEVERAL)
+def test_integers_that_meet_several_numbers(step):
+    numbers, meets = SEVERAL[step]
+    found = {n & MASK for n in integers_of_several(numbers, 32)}
+    assert any(meets(x) for x in found)
+    assert len(found) < 2_000
 
 
 def test_halves_and_squares():

@@ -32,6 +32,24 @@ TEXTS = {
         "t",
         "12",
     ),
+    "four bytes one by one": (
+        "and.b32 t, $1, 255; setp.eq.u32 p, t, 0x5d; bfe.u32 t, $1, 8, 8; setp.eq.and.u32 p, t, 0x13, p;"
+        "bfe.u32 t, $1, 16, 8; setp.eq.and.u32 p, t, 0xe2, p; shr.u32 t, $1, 24; selp.b32 t, t, 0, p;",
+        "t",
+        "0x9b",
+    ),
+    "lop3 with two constants": ("lop3.b32 t, $1, 0x1d350133, 0xc2e13f7a, 0x96;", "t", "0x37c5e21b"),
+    "lop3 in its last operand": ("lop3.b32 t, 0x1d350133, 0xc2e13f7a, $1, 0xe8;", "t", "0xc2a1017b"),
+    "a product of 64 bits": (
+        "{ .reg .b64 w; mul.wide.u32 w, $1, 0x9e3779b1; setp.eq.u64 p, w, 2483796300428810155; selp.b32 t, 1, 0, p; }",
+        "t",
+        "1",
+    ),
+    "a negative product of 64 bits": (
+        "{ .reg .b64 w; mul.wide.s32 w, $1, 7654321; setp.eq.s64 p, w, -7162265691798955; selp.b32 t, 1, 0, p; }",
+        "t",
+        "1",
+    ),
 }
 
 
