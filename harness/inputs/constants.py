@@ -120,15 +120,16 @@ def _of_three_words(numbers: Sequence[int], width: int) -> Iterator[int]:
     tables = [n for n in dict.fromkeys(numbers) if 0 < n < 255][-_TABLES:]
     for table, (a, b) in itertools.product(tables, itertools.permutations(words, 2)):
         for place in range(3):
-            off, on = (_lop3(table, *(*(a, b)[:place], bits, *(a, b)[place:]), mask) for bits in (0, mask))
+            off, on = (_lop3(table, [*(a, b)[:place], bits, *(a, b)[place:]], mask) for bits in (0, mask))
             matters = off ^ on
             for made in (0, mask, *words):
                 if matters and not (made ^ off) & ~matters:
                     yield from (made ^ off, made ^ off | mask & ~matters)
 
 
-def _lop3(table: int, a: int, b: int, c: int, mask: int) -> int:
+def _lop3(table: int, words: Sequence[int], mask: int) -> int:
     """The bitwise function of three words whose value for the bits (p, q, r) is bit 4p + 2q + r of a table."""
+    a, b, c = words
     made = 0
     for row in range(8):
         if table >> row & 1:
@@ -287,8 +288,9 @@ def units_beside(fmt: Format, numbers: Sequence[Number], repeated: bool = True) 
     """Units of one input: each number, the next ones, its negation and complement, shifted, repeated, and paired.
 
     Paired: sums, differences, products and bitwise combinations of the numbers with most bits. Then what a step or two
-    of arithmetic turns into a number, and integers that meet several numbers at once. Beside them every byte repeated over the unit, every byte alone in each place,
-    and 16-bit edges repeated. None for formats of a byte, whose edges are all of their codes.
+    of arithmetic turns into a number, and integers that meet several numbers at once. Beside them every byte repeated
+    over the unit, every byte alone in each place, and 16-bit edges repeated. None for formats of a byte, whose edges
+    are all of their codes.
     repeated: whether to add those that do not depend on the numbers.
     """
     if fmt.unit_bits <= 8:
