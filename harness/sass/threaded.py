@@ -221,7 +221,10 @@ class ThreadedMachine(Machine):
 
     def _row(self, kind: str, number: int, table: dict[int, Array]) -> Array:
         """See Machine._row. All bits are there."""
-        return self.uniform_register(number) if kind == "UR" else self.uniform_predicate(number)
+        of_kind = {
+            "R": self.register, "P": self.predicate, "UR": self.uniform_register, "UP": self.uniform_predicate,
+        }  # fmt: skip
+        return of_kind[kind](number)
 
     def fetch(self, kind: str, number: int, lanes: Lanes) -> Array:
         """See Machine.fetch. It is a copy: rows change in place."""

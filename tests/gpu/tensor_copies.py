@@ -42,7 +42,7 @@ GUARD = 256
 MAP = 128
 OF_FIELDS = 64
 """The first bytes of a map have all fields; the driver writes further numbers behind them."""
-LOADS, STORES = ("im2col", "tile"), ("im2col_no_offs",)
+LOADS, STORES = ("im2col", "tile"), ("tile", "im2col_no_offs")
 BLACKWELL_LOADS, BLACKWELL_STORES = ("tile::gather4", "im2col::w", "im2col::w::128"), ("tile::scatter4",)
 SECONDS_OF_ONE = 40
 PROCESSES = 8
@@ -111,18 +111,25 @@ def ran(context, case, data):
 
 
 def differences(context, case):
-    """How many bytes of the tensor and of shared memory differ from the specification; the map and its address."""
-    stores = bool(case.op) or case.mode in STORES + BLACKWELL_STORES
+    """How many bytes of the tensor and of shared memory differ from the specification, with up to eight pairs of an
+    element's bits, wanted and found; the map and its address."""
     rng = np.random.default_rng(case.bytes)
     data = np.full(case.bytes, 0xA5, np.uint8)
-    if stores:
+    if case.stores:
         data = numbers(rng, case.element, (case.bytes // case.tensor.itemsize,)).view(np.uint8).copy()
     tensor, shared, *found_map = ran(context, case, data)
     if case.op and not in_the_table(case.op, case.element):  # what it gives is specified nowhere
-        return 0, *found_map
-    wanted = stored(case, data) if stores else case.tensor
-    wrong = int((tensor != wanted.view(np.uint8).reshape(-1)).sum())
-    return wrong + int((shared != (data if stores else loaded(case))).sum()), *found_map
+        return 0, [], *found_map
+    wrong, bits = 0, f"u{case.tensor.itemsize}"
+    codes = set()
+    for found, wanted in (
+        (tensor, (stored(case, data) if case.stores else case.tensor).view(np.uint8).reshape(-1)),
+        (shared, data if case.stores else loaded(case)),
+    ):
+        wrong += int((found != wanted).sum())
+        found, wanted = found.view(bits), wanted.view(bits)
+        codes |= {f"{a:#x} -> {b:#x}" for a, b in zip(wanted.tolist(), found.tolist(), strict=True) if a != b}
+    return wrong, sorted(codes)[:8], *found_map
 
 
 def read_wrongly(case, found, address):
@@ -152,10 +159,10 @@ def one(context, kind, count, seed):
     if phase == "legal":
         chosen = [smallest(op, element, 2), smallest(op, element, 1)]
     else:
-        chosen = cases(count, seed, (mode,), op, element)
+        chosen = cases(count, seed, (mode,), op, element, out=phase == "store")
     for case in chosen:
         try:
-            wrong, found, address = differences(context, case)
+            wrong, codes, found, address = differences(context, case)
         except MapRefused as e:
             result["no map"] += 1
             result["first"] = result["first"] or str(e)
@@ -166,7 +173,7 @@ def one(context, kind, count, seed):
         result["bytes"] += wrong
         if wrong:
             result["differ"] += 1
-            result["first"] = result["first"] or f"{wrong} bytes: {case}"
+            result["first"] = result["first"] or f"{wrong} bytes, {', '.join(codes)}: {case}"
         result["map"] = result["map"] or read_wrongly(case, found, address)
         result["words"] = sorted({*result["words"], *further_words(case, found)})
     return result
@@ -235,7 +242,7 @@ def about():
 
 def name_of(kind):
     """A kind in words."""
-    words = (kind["phase"] * (kind["phase"] == "legal"), kind["mode"], kind["op"], NAMES[kind["element"]])
+    words = (kind["phase"] * (kind["phase"] in ("legal", "store")), kind["mode"], kind["op"], NAMES[kind["element"]])
     return " ".join(filter(None, words))
 
 

@@ -410,6 +410,12 @@ def test_bits_that_were_never_written_are_opposite_in_two_parts(body: str, bits:
     assert bits == 1 or (found[0] != found[2]).all()
 
 
+def test_an_exchange_of_a_register_behind_the_uniform_predicates() -> None:
+    """SHFL looks whether bits of its register were written: of a register, not of a predicate of that number."""
+    found = _parts(f"{LOAD} {PLACE} MOV R40, R4\nSHFL.BFLY PT, R5, R40, 0x1, 0x1f {STORE}")
+    assert (found == np.arange(100, 132)[np.arange(32) ^ 1]).all()
+
+
 def test_the_register_of_a_return_address_is_kept() -> None:
     found = _parts(f"{LOAD} {PLACE} RPCMOV.32 Rpc.HI, R4\nRPCMOV.32 R5, Rpc.HI {STORE}")
     assert (found == np.arange(100, 132)).all()

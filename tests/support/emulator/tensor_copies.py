@@ -79,6 +79,12 @@ class Case:
     upper: tuple[int, ...] = ()
     steps: tuple[int, ...] = ()
     op: str = ""
+    out: bool = False
+
+    @property
+    def stores(self) -> bool:
+        """Whether it goes to the tensor. `out` says so of a plain copy of a tile, whose mode has both directions."""
+        return bool(self.op) or self.out or self.mode.endswith("no_offs") or self.mode == "tile::scatter4"
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -106,13 +112,13 @@ class Case:
         """The PTX of a kernel that makes the copy."""
         count = 5 if self.mode.endswith("4") else self.tensor.ndim
         coordinates = ", ".join(f"e{k}" for k in range(count))
-        stores = self.op or self.mode.endswith("no_offs") or self.mode == "tile::scatter4"
         info = ", {" + ", ".join(f"i{k}" for k in range(len(self.offsets))) + "}" if self.offsets else ""
         starts = range(0, self.bytes, 16 * THREADS)
         moves = "add.u32 w, w, v;" + " ".join(
-            f"setp.lt.u32 d, t, {(self.bytes - at) // 16}; {(IN if stores else OUT).format(at=at)}" for at in starts
+            f"setp.lt.u32 d, t, {(self.bytes - at) // 16}; {(IN if self.stores else OUT).format(at=at)}"
+            for at in starts
         )
-        body = (STORE if stores else LOAD).format(
+        body = (STORE if self.stores else LOAD).format(
             moves=moves, bytes=self.bytes, rank=self.tensor.ndim, mode=self.mode, coordinates=coordinates, info=info,
             to=to,
             name="cp.reduce.async.bulk.tensor" if self.op else "cp.async.bulk.tensor", op=f".{self.op}" * bool(self.op),
@@ -246,7 +252,9 @@ def numbers(rng: np.random.Generator, element: int, shape: tuple[int, ...]) -> n
     return np.where(few, rng.integers(0, 4, shape).astype(dtype), whole)
 
 
-def random_case(rng: np.random.Generator, mode: str, rank: int, op: str = "", element: int | None = None) -> Case:
+def random_case(
+    rng: np.random.Generator, mode: str, rank: int, op: str = "", element: int | None = None, out: bool = False
+) -> Case:
     """A copy in a mode with a tensor of 3 to 5 dimensions (2 for rows; any for tiles). element: instead of any."""
     if element is None:
         element = int(rng.choice(OPERATIONS[op] if op else list(TYPES)))
@@ -260,10 +268,10 @@ def random_case(rng: np.random.Generator, mode: str, rank: int, op: str = "", el
     tensor = numbers(rng, element, (*shape, row))
     inner = max(1, row - int(rng.integers(0, 3)))
     fill = int(element in NANS and rng.integers(0, 2))
-    first = int(rng.integers(0, 2)) * (16 // size) * (1 if mode.endswith(("no_offs", "scatter4")) or op else -1)
-    stores = bool(op) or mode.endswith("no_offs") or mode == "tile::scatter4"
+    stores = bool(op) or out or mode.endswith("no_offs") or mode == "tile::scatter4"
+    first = int(rng.integers(0, 2)) * (16 // size) * (1 if stores else -1)
     known = {"mode": mode, "element": element, "swizzle": swizzle, "fill": 0 if stores else fill, "tensor": tensor,
-             "size": inner, "op": op}  # fmt: skip
+             "size": inner, "op": op, "out": out}  # fmt: skip
     if mode.endswith("4"):
         rows = rng.permutation(np.arange(-1, shape[0] + 1))[:4]
         return Case(box=(1, channels), coordinates=(first, *map(int, rows)), **known)
@@ -302,9 +310,11 @@ def smallest(op: str, element: int, rank: int) -> Case:
     return Case("tile", element, 0, 0, tensor, 2 * row, (2, row)[-rank:], (0,) * rank, op=op)
 
 
-def cases(count: int, seed: int, modes: tuple[str, ...], op: str = "", element: int | None = None) -> list[Case]:
-    """Random copies, by turns in the modes. element: the code of all elements' type."""
+def cases(
+    count: int, seed: int, modes: tuple[str, ...], op: str = "", element: int | None = None, out: bool = False
+) -> list[Case]:
+    """Random copies, by turns in the modes. element: the code of all elements' type. out: to the tensor."""
     rng = np.random.default_rng(seed)
     chosen = itertools.islice(itertools.cycle(modes), count)
     ranks = {"tile": (1, 6), "tile::gather4": (2, 3), "tile::scatter4": (2, 3)}
-    return [random_case(rng, mode, int(rng.integers(*ranks.get(mode, (3, 6)))), op, element) for mode in chosen]
+    return [random_case(rng, mode, int(rng.integers(*ranks.get(mode, (3, 6)))), op, element, out) for mode in chosen]
