@@ -46,8 +46,8 @@ OUT = "@d ld.shared.v4.u32 {{q0, q1, q2, q3}}, [w+{at}]; @d st.global.v4.u32 [gy
 IN = "@d ld.global.v4.u32 {{q0, q1, q2, q3}}, [gy+{at}]; @d st.shared.v4.u32 [w+{at}], {{q0, q1, q2, q3}};"
 TYPES = {0: "u1", 1: "u2", 2: "u4", 3: "i4", 4: "u8", 5: "i8", 6: "f2", 7: "f4", 9: "f8", 10: "u2"}
 """By the code of an element's type in a tensor map: numpy's type, and for bfloat16 that of its bits."""
-NANS = {6: 0x7FC0, 7: 0x7FC00000, 9: 0x7FF8 << 48, 10: 0x7FC0}
-"""As many of their bytes are all ones behind a sign of 0 as an H200 gives; its bits were not read."""
+NANS = {6: 0x7FF7, 7: 0x7FF77FF7, 9: 0x7FF77FF77FF77FF7, 10: 0x7FF7}
+"""What an H200 gives: the ISA and the driver's manual say no more than NaN."""
 UNIT = 16
 """Bytes that an H200 writes together: of those in which a row of a tensor ends, also what lies behind the end."""
 SPANS = (16, 32, 64, 128)

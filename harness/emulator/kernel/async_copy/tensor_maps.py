@@ -33,15 +33,13 @@ PADDED_NIBBLES = 14
 """The code of .b4x16_p64: sixteen 4-bit elements have 8 bytes in the tensor, and in shared memory 8 of padding more."""
 _NIBBLES = 128
 """How many 4-bit elements a row of a box has; corners and sizes are multiples of it (cuTensorMapEncodeTiled)."""
-_FLOATS = {6: 0x7FC0, 7: 0x7FC00000, 9: 0x7FF8 << 48, 10: 0x7FC0, 11: 0x7FC00000}
-"""The NaN beside a tensor, by the code of its elements' type. The ISA says no more than NaN.
-
-An H200's has as many bytes in common with 0x7FFF... as these have (1 of 2, of 4, of 8), in 68 boxes. Its bits were not
-read.
+_FLOATS = {6: 0x7FF7, 7: 0x7FF77FF7, 9: 0x7FF77FF7_7FF77FF7, 10: 0x7FF7, 11: 0x7FF77FF7}
+"""The NaN beside a tensor, by the code of its elements' type, as an H200 gives it (32 boxes). The ISA says no more than
+NaN. That of tf32 was not read.
 """
 _UNIT = 16
 """Bytes that a copy to a tensor writes together. Where a row of the tensor ends within them, an H200 also writes, or
-reduces, what lies behind the end (180 copies, of im2col_no_offs and reductions of tiles; no plain stores of tiles).
+reduces, what lies behind the end (180 copies of im2col_no_offs and reductions of tiles, and plain copies of tiles).
 
 The ISA says that nothing outside of the tensor is written.
 """
