@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxdiff.emulator import Buffer, Kernel, PtxError, load_kernel, run_kernel
+from ptxdiff.emulator.errors import UndefinedBits
 from ptxdiff.fuzz.generate import words
 from ptxdiff.fuzz.program import BLOCK, INPUTS, OUTPUTS, RandomProgram, entry, module
 from ptxdiff.model.targets import INTRODUCED, version_number
@@ -78,10 +79,13 @@ LIMIT = 30.0  # seconds for the programs of one module; their loops end after ei
 
 @dataclass(frozen=True)
 class NotRead:
-    """A program that the interpreter of machine code does not run. schedule: its bits depend on the schedule."""
+    """A program of which the interpreter of machine code gives no bits.
+
+    depends: "the schedule" or "undefined bits" if it ran, and its bits depend on them; "" if it did not run.
+    """
 
     words: str
-    schedule: bool = False
+    depends: str = ""
 
 
 class MachineCodeRunner(Protocol):
@@ -165,11 +169,14 @@ def _interpreted(code: MachineCode, inputs: Words) -> tuple[Words, Ran] | NotRea
             made = Buffer(outputs[0], "outputs", defined=False)
             buffers = [Buffer(np.array(inputs), "inputs"), made]
             ran = run_machine_code(code, buffers, (len(inputs) // BLOCK,), BLOCK, limit=LIMIT)
-    except ScheduleDependence as fault:
-        return NotRead(fault.message, schedule=True)
     except PtxError as error:
-        return NotRead(error.message)
+        return _not_read(error)
     return outputs[0], ran
+
+
+def _not_read(error: PtxError) -> NotRead:
+    kinds = ((ScheduleDependence, "the schedule"), (UndefinedBits, "undefined bits"))
+    return NotRead(error.message, next((depends for kind, depends in kinds if isinstance(error, kind)), ""))
 
 
 def plainly_interpreted(code: MachineCode, inputs: Words) -> Words | NotRead:
@@ -179,7 +186,7 @@ def plainly_interpreted(code: MachineCode, inputs: Words) -> Words | NotRead:
     try:
         run_machine_code(code, buffers, (len(inputs) // BLOCK,), BLOCK, limit=LIMIT)
     except PtxError as error:
-        return NotRead(error.message, schedule=isinstance(error, ScheduleDependence))
+        return _not_read(error)
     return outputs
 
 

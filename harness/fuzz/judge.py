@@ -84,6 +84,7 @@ class PtxasFault:
 
     kind: "wrong" (other bits than the emulator's), "crashed", "hung", "refused" (a program that the emulator accepts),
     "stopped the device", "depends on the schedule" (machine code on the CPU gives other bits in another schedule),
+    "depends on undefined bits" (it uses what it has not written: a GPU gives any bits, the right ones among them),
     `TOO_EARLY` (machine code that waits for no scoreboard before it uses a register), or "unsettled" (other bits that
     could not be reproduced, or that do not prove a fault). assemblers: the labels of those that show it. right: the
     labels of those that agree with the emulator on the reduced program. skeleton: its opcodes.
@@ -322,7 +323,7 @@ class BatchJudge:
                 self._suspect(STOPPED, batch.seeds[index], one, given)
             return
         for number, (index, got) in enumerate(zip(part.places, given, strict=True)):
-            if isinstance(got, NotRead) and not got.schedule:
+            if isinstance(got, NotRead) and not got.depends:
                 self.unread[got.words] += 1
             elif isinstance(got, NotRead) or not np.array_equal(batch.expected[index], got):
                 self._confirm(batch, index)
@@ -423,7 +424,7 @@ class BatchJudge:
         given = self._run([programs[p] for p in places], inputs, one) if places else None
         if given is not None:
             for index, wanted, got in zip(places, right, given, strict=True):
-                shown[index] = got.schedule if isinstance(got, NotRead) else not np.array_equal(wanted, got)
+                shown[index] = bool(got.depends) if isinstance(got, NotRead) else not np.array_equal(wanted, got)
         elif len(programs) > 1:  # one faulty program may make the whole module fail, so each runs alone
             return [self._wrong([p], inputs, one)[0] for p in programs]
         return shown
@@ -475,7 +476,7 @@ class BatchJudge:
             got = given[0]
             if isinstance(got, NotRead):
                 if other == one:
-                    kind = "depends on the schedule" if got.schedule else "unsettled"
+                    kind = f"depends on {got.depends}" if got.depends else "unsettled"
                     return replace(finding, kind=kind, words=got.words, interpreted=True)
             elif np.array_equal(right, got):
                 agree.append(other.label)
@@ -513,7 +514,7 @@ class BatchJudge:
         return known
 
 
-_OF_BITS = frozenset({"wrong", "unsettled", "depends on the schedule"})
+_OF_BITS = frozenset({"wrong", "unsettled", "depends on the schedule", "depends on undefined bits"})
 """Kinds of findings that begin with other bits than the emulator's."""
 
 

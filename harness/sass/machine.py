@@ -175,7 +175,8 @@ class Filling:
 
     Seeds that differ in the lowest bit give opposite bits. Two random ones would be equal half of the time, and a
     result that depends on one bit would not differ. So the second part of a launch in parts gets the opposite bits of
-    the first, too, in numbers along whose first axis the parts lie.
+    the first, too, in numbers along whose first axis the parts lie. Seed 0 and the third part have no bit set: a shift
+    by random bits, say, gives zero for nearly all of them, so that only a small number shows that it depends on them.
     """
 
     def __init__(self, launch: MachineLaunch, first: int, stream: int) -> None:
@@ -194,10 +195,13 @@ class Filling:
         if self._drawn is None:
             self._drawn = np.random.default_rng(self._place)
         drawn = self._drawn.integers(low, high, size, dtype)
+        if not self.launch.seed:
+            return drawn ^ drawn
         drawn = drawn ^ dtype(high - 1) if self.launch.seed & 1 else drawn
         each, rest = divmod(len(drawn) if size is not None else 0, self.launch.parts)
         if self.launch.parts > 1 and not rest:
             drawn[each : 2 * each] = drawn[:each] ^ dtype(high - 1)
+            drawn[2 * each :] = 0
         return drawn
 
 

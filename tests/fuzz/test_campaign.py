@@ -539,6 +539,22 @@ def test_a_finding_of_one_level_is_that_of_two(monkeypatch):
     assert any("-O3" in label for label in one[0].assemblers)
 
 
+@pytest.mark.parametrize("what", ["the schedule", "undefined bits"])
+def test_machine_code_that_depends_on_what_the_program_does_not_decide(monkeypatch, what):
+    """ptxas is not accused of words: a GPU may give the right ones."""
+    original = execution._interpreted
+
+    def dependent(code, inputs):
+        optimised = len(code.function.instructions) < 40
+        return execution.NotRead(f"byte 0 depends on {what}", what) if optimised else original(code, inputs)
+
+    monkeypatch.setattr(execution, "_interpreted", dependent)
+    (finding,) = _on_the_cpu(_program(), monkeypatch)
+    assert finding.kind == f"depends on {what}"
+    assert finding.words == f"byte 0 depends on {what}"
+    assert not finding.given
+
+
 def _run_alone(text, writes):
     """What the CPU gives for the machine code of one statement at level 0."""
     made = tuple(Variable(kind, 9 + k) for k, kind in enumerate(writes))
@@ -557,12 +573,12 @@ setp.eq.u32 {w2}, {w0}, 0; @{w2} bra {l0}; st.global.u32 [{w1}], 1; bra {l1};
 {l1}: ld.global.u32 {w0}, [{w1}];"""
     found = _run_alone(text, "rdp")
     assert isinstance(found, NotRead)
-    assert found.schedule
+    assert found.depends == "the schedule"
     assert "order in which the sides of a branch run" in found.words
 
 
 def test_words_that_depend_on_undefined_bits_are_seen_where_all_schedules_run_at_once():
     found = _run_alone("xor.b32 {w0}, {w1}, {r0};", "rr")
     assert isinstance(found, NotRead)
-    assert not found.schedule
+    assert found.depends == "undefined bits"
     assert "undefined bits" in found.words

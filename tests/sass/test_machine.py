@@ -263,6 +263,13 @@ def test_an_undefined_register_is_not_zero() -> None:
         run(f"{LOAD} IADD3 R5, R4, R9, RZ {STORE}", [WORDS])
 
 
+def test_a_shift_by_an_undefined_register() -> None:
+    """Almost any amount gives zero. An H200's registers hold zero, mostly, where the kernel has written nothing."""
+    for amount in ("R9", "R40"):
+        with pytest.raises(UndefinedBits):
+            run(f"{LOAD} SHF.R.U32.HI R5, RZ, {amount}, R4 {STORE}", [WORDS])
+
+
 def test_undefined_bits_that_do_not_matter_are_no_error() -> None:
     found, _ = run(f"{LOAD} LOP3.LUT R9, R9, RZ, RZ, 0xc0, !PT\nIADD3 R5, R4, R9, RZ {STORE}", [WORDS])
     assert (found == WORDS).all()
