@@ -128,6 +128,13 @@ is 0x170000e7, and b added to it carries nothing; 2b = 0x6e00000e added to a doe
 %r31 and %r35, and %r36 takes the carry. The program is as the fuzzer left it: in the shorter ones that were tried
 ptxas writes `IADD3` of the first sum, which is right.
 """,
+    "exclusive or of cnot and set": """
+`cnot.b32` gives 1 or 0, and `set.lt.u32.u32` all bits or none. The optimised code has both as masks of all bits, takes
+the exclusive or of the masks, and negates the result once. That is right where `set` gives 0. Where it gives all bits,
+1 becomes 0 and 0 becomes 1, and by the ISA they become 0xfffffffe and 0xffffffff. An H200 gives these wrong words with
+13.5.37 at -O1 and -O3. The CPU gives them with each release from 12.8 to 13.5 for sm_90a, and with 13.5.37 for sm_80,
+sm_89, sm_100a and sm_120a.
+""",
 }
 """What ptxas does wrong, by the name of the mechanism."""
 
