@@ -173,7 +173,10 @@ class ClusterBlocks(SharedBlocks):
         return np.asarray(self.arrived_for[lanes] < self.phase[lanes // self.team])
 
     def _complete_phases(self, clusters: Array) -> None:
-        """Begin the next phase of barriers at which all threads have arrived that have not ended."""
+        """Begin the next phase of barriers at which all threads have arrived that have not ended.
+
+        It orders what came before arrivals; nothing orders what a thread did that ended without one.
+        """
         for number in clusters.tolist():
             mine = slice(number * self.team, number * self.team + self.team)
             alive = self.machine.alive[mine]
@@ -181,10 +184,6 @@ class ClusterBlocks(SharedBlocks):
             if not here[alive].all() or not here.any():
                 continue
             self.phase[number] += 1
-            if not alive.all():
-                self.order.tick()
-                ended = mine.start + np.flatnonzero(~alive)
-                self.arriving[number] = self.order.join(self.arriving[number], self.order.release(ended))
             self.released[number], self.arriving[number] = self.arriving[number], None
         self._let_go()
 

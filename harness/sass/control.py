@@ -17,7 +17,17 @@ from ptxdiff.emulator import BUFFER_SPACING, Buffer
 from ptxdiff.emulator.machine.special_registers import lane_mask
 from ptxdiff.emulator.numeric.vectorise import Array
 from ptxdiff.sass.cubin import MachineCode
-from ptxdiff.sass.machine import _LOCAL_TOP, _WARP, ConstantBank, Fibre, Lanes, Machine, MachineStep, constant_word
+from ptxdiff.sass.machine import (
+    _LOCAL_TOP,
+    _WARP,
+    COLLECTIVE,
+    ConstantBank,
+    Fibre,
+    Lanes,
+    Machine,
+    MachineStep,
+    constant_word,
+)
 from ptxdiff.sass.shared import shared_step, stored
 from ptxdiff.sass.text import BYTES, SCALES, MachineFault, MachineInstruction, Operand, Unsupported, plain
 from ptxdiff.sass.warp import exchange_step
@@ -475,8 +485,7 @@ class CollectiveSyncOfAll(MachineStep):
         return machine.wait(fibre, fibre.lanes, masks, _COLLECTIVE + self.instruction.address)
 
 
-_COLLECTIVE = 3
-"""Kinds of waiting from here on: for a collective region, by its address."""
+_COLLECTIVE = COLLECTIVE  # its name here is part of what teaches WARPSYNC
 
 
 def _collective(instruction: MachineInstruction, code: MachineCode) -> MachineStep:

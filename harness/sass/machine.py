@@ -35,6 +35,8 @@ SCHEDULES = ("fall-through first", "taken first", "in turns")
 _STEPS_BETWEEN_LOOKS = 128  # at the clock
 _STEPS_OF_A_TURN = 1 << 13
 _WARP = 32
+COLLECTIVE = 3
+"""Kinds of waiting from here on: for a collective region, by its address."""
 _LOCAL_TOP = 0xFFFDC0
 """Where the stack of a thread begins, which grows downwards. An H200 with driver 580 showed the low half, in code by
 ptxas 12.9.86 that stores half of the stack pointer by mistake; the upper half is the driver's own matter."""
@@ -67,7 +69,9 @@ class MachineLaunch:
     in which it can notice another one (`is_private`), so that the bits may depend on the schedule. guessed: whether a
     step read bits that were chosen for what is not known. shared: bytes of shared memory a block, reserved ones
     included. visited: addresses of the instructions that a lane came to. cluster: the blocks of a cluster along x, y
-    and z; None: no clusters. parts: of the grid, one after the other, that do the same work: see `Filling`."""
+    and z; None: no clusters. parts: of the grid, one after the other, that do the same work: see `Filling`. exact:
+    whether accesses to shared memory are noted by thread even if all barriers are of whole blocks: see
+    `ThreadsEndEarly`."""
 
     code: MachineCode
     memory: GlobalMemory
@@ -79,6 +83,7 @@ class MachineLaunch:
     due: float | None = None
     ran: dict[str, int] = field(default_factory=dict)
     approximate: set[str] = field(default_factory=set)
+    exact: bool = False
     diverged: bool = False
     met: bool = False
     guessed: bool = False
@@ -413,8 +418,23 @@ class Machine:
                     self.fibres.append(fibre)
                     break
         if self.alive.any():
+            self._refuse_collective()
             stuck = int(np.flatnonzero(self.alive)[0])
             raise MachineFault(f"deadlock: thread {stuck % self.threads} waits at 0x{int(self.resume[stuck]):x}")
+
+    def _refuse_collective(self) -> None:
+        """Raise Unsupported if lanes wait before a collective region, and others of their warp for them elsewhere.
+
+        An H200 lets lanes before two regions meet, and those before a region of all lanes go on without lanes that wait
+        at a BSYNC; what they do then is not known.
+        """
+        kinds = np.where(self.alive & (self.waiting != 0), self.wait_kind, 0).reshape(self.warps, _WARP)
+        last = kinds.max(axis=1)
+        apart = (last >= COLLECTIVE) & (np.where(kinds, kinds, last[:, None]).min(axis=1) < last)
+        if apart.any():
+            lane = int(np.flatnonzero(apart)[0]) * _WARP + int(kinds[apart][0].argmax())
+            at = int(self.wait_kind[lane]) - COLLECTIVE
+            raise Unsupported(f"lanes wait at WARPSYNC.COLLECTIVE (0x{at:x}), and others of their warp elsewhere")
 
     def _next(self, turn: bool) -> tuple[Fibre, bool]:
         """The fibre that runs next, with others at its place; and whether all lanes of its warps are in it.

@@ -12,6 +12,7 @@ import numpy as np
 
 from ptxdiff.emulator import KERNEL_SECONDS, Buffer, BufferPointer, HostMap, PtxError, UndefinedBits
 from ptxdiff.emulator.kernel.memory.space import GlobalMemory
+from ptxdiff.emulator.kernel.schedule import ThreadsEndEarly
 from ptxdiff.emulator.limits import BLOCK_THREADS
 from ptxdiff.emulator.numeric.vectorise import Array
 from ptxdiff.sass.clusters import ClusterBlocks, checked, in_clusters
@@ -109,19 +110,25 @@ class PlacedMachineCode:
 
     def run(self, schedule: str, seed: int) -> tuple[MachineLaunch, Image]:
         """Run all blocks from the state before the launch, with undefined bits filled by a seed."""
-        launch, size = self.launch(schedule, seed), self.cluster[1]
+        try:
+            return self._run(self.launch(schedule, seed))
+        except ThreadsEndEarly:
+            return self._run(self.launch(schedule, seed, exact=True))
+
+    def _run(self, launch: MachineLaunch) -> tuple[MachineLaunch, Image]:
+        size = self.cluster[1]
         blocks, threads = math.prod(self.grid), math.prod(self.block)
         together = max(1, min(LANES // threads, SHARED // max(self.shared, 1)) // size) * size
         for first in range(0, blocks, together):
             self.on(Machine(launch, first, min(together, blocks - first))).run(self.steps)
         return launch, [(b.bytes, b.undefined) for b in self.buffers]
 
-    def launch(self, schedule: str, seed: int) -> MachineLaunch:
+    def launch(self, schedule: str, seed: int, exact: bool = False) -> MachineLaunch:
         """A launch from the state before it, with undefined bits filled by a seed."""
         self._restore(seed)
         return MachineLaunch(
             self.code, self.memory, self.grid, self.block, self.area, (schedule,), seed, self.due, shared=self.shared,
-            visited=self.visited, cluster=self.cluster[0],
+            visited=self.visited, cluster=self.cluster[0], exact=exact,
         )  # fmt: skip
 
     def on(self, machine: AnyMachine) -> AnyMachine:
@@ -249,7 +256,10 @@ def run_schedules(
     try:
         ran = run(SCHEDULES[:1], private=True)
     except (LanesMeet, PtxError):  # an error too can be another one in another schedule
-        ran = run([schedule for schedule in SCHEDULES for _ in range(copies)], private=False)
+        try:
+            ran = run([schedule for schedule in SCHEDULES for _ in range(copies)], private=False)
+        except ThreadsEndEarly:
+            return run_machine_code(code, parameters, grid, block, limit=limit)
     for buffer in buffers:
         buffer.save()
     return ran

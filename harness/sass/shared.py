@@ -22,6 +22,7 @@ from ptxdiff.emulator.kernel.async_copy.mbarrier_phases import Barrier
 from ptxdiff.emulator.kernel.memory.access import update_of
 from ptxdiff.emulator.kernel.memory.happens_before import HappensBefore
 from ptxdiff.emulator.kernel.memory.space import Shared
+from ptxdiff.emulator.kernel.schedule import ThreadsEndEarly
 from ptxdiff.emulator.numeric.vectorise import Array
 from ptxdiff.sass.cubin import MachineCode
 from ptxdiff.sass.machine import _WARP, Fibre, Lanes, Machine, MachineStep
@@ -86,7 +87,8 @@ class SharedBlocks:
         self.low = reserved(code.target)
         self.cluster = math.prod(machine.launch.cluster or (1,))
         team = self.cluster * machine.threads
-        self.order = HappensBefore(machine.lanes, machine.threads, team, team, exact=partial or self.cluster > 1)
+        exact = partial or self.cluster > 1 or machine.launch.exact
+        self.order = HappensBefore(machine.lanes, machine.threads, team, team, exact=exact)
         self.memory = Shared(machine.lanes // machine.threads, machine.launch.shared, unit, True, self.order)
         self.memory.bytes = machine.random.unread(0, 256, len(self.memory.bytes), np.uint8)
         self.unwritten = np.ones(len(self.memory.bytes), np.bool_)
@@ -191,7 +193,9 @@ class SharedBlocks:
                 return False
             if count > wanted[0]:
                 raise MachineFault(f"{count} threads come to barrier {number}, which is for {int(wanted[0])}")
-        if arrived is None and len(waiting) == int(alive.sum()):
+        if not alive.all() and not self.order.exact:
+            raise ThreadsEndEarly
+        if arrived is None and alive.all() and len(waiting) == len(alive):
             mask = np.zeros(machine.lanes, np.bool_)
             mask[waiting] = True
             self.order.block_barriers(mask)

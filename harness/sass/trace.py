@@ -47,7 +47,7 @@ def followed(
     `run_machine_code` raises. The buffers' arrays do not change.
     """
     kernel = placed(code, parameters, grid, block, shared_bytes, deadline(limit), cluster)
-    launch, size = kernel.launch(SCHEDULES[0], SEEDS[0]), kernel.cluster[1]
+    launch, size = kernel.launch(SCHEDULES[0], SEEDS[0], exact=True), kernel.cluster[1]
     steps = {at: _TracedStep(step) for at, step in kernel.steps.items()}
     together = size * math.prod(kernel.block)
     number, lane = divmod(thread, together)
