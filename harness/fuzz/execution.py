@@ -10,8 +10,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxdiff.emulator import Buffer, Kernel, PtxError, load_kernel, run_kernel
-from ptxdiff.emulator.errors import UndefinedBits
+from ptxdiff.emulator import Buffer, Kernel, PtxError, UndefinedBits, load_kernel, run_kernel
 from ptxdiff.fuzz.generate import words
 from ptxdiff.fuzz.program import BLOCK, INPUTS, OUTPUTS, RandomProgram, entry, module
 from ptxdiff.model.targets import INTRODUCED, version_number
