@@ -44,6 +44,7 @@ def test_unknown_words_are_usage_errors(capsys, words):
     assert "usage: ptxdiff" in capsys.readouterr().err
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -278,6 +279,7 @@ SPELLINGS = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("words", SPELLINGS)
 def test_a_variant_is_known_in_every_spelling_that_is_printed(here, capsys, words):
     (here / "cases" / "two.py").write_text(OTHER)

@@ -27,6 +27,7 @@ def mixed() -> list[str]:
     return sorted(form for form, c in known().items() if not c.narrow)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("place", only(range(0, 896, 60), range(60, 896, 240)))
 def test_some_narrow_forms(place: int) -> None:
     """Every sixtieth form on all its factors, with some addends."""

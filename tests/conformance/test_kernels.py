@@ -123,6 +123,7 @@ def assembler():
         pytest.skip(str(e))
 
 
+@pytest.mark.slow
 def test_ptxas_assembles_it(assembler):
     names = ["addc.cc.u32", "cvt.rni.s8.bf16", "set.eq.f16.f16", "mov.b64", "bra"]
     snippets = [forms.snippets(name)[0] for name in names]

@@ -73,6 +73,7 @@ QUESTIONS = {
 """What a new user types into the search, and the page that answers it."""
 
 
+@pytest.mark.slow
 def test_a_question_finds_its_page(site):
     """The page is among the first three results, or the page of questions is, and links to it."""
     node = shutil.which("node")
@@ -89,6 +90,7 @@ def test_a_question_finds_its_page(site):
     assert missed == {}
 
 
+@pytest.mark.slow
 def test_the_site_is_built_without_a_warning(site):
     for page in ("index.html", "tutorial/first-bug.html", "reference/instructions.html", "explanation/limits.html"):
         assert (site / page).is_file()

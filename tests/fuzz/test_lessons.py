@@ -17,6 +17,7 @@ from ptxdiff.triton.targets import assembler as bundled
 TARGET = "sm_90a"
 
 
+@pytest.mark.slow
 def test_the_ledger_of_moves_is_of_these_steps() -> None:
     """A step that changed since is not believed, and no machine code that has it accuses ptxas."""
     lessons, differing = move_lessons("sm_90a", programs=32)

@@ -79,6 +79,7 @@ def instructions(text):
     return [line for line in lines if not line.startswith((".reg", "ret"))]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("loop", "counted"),
     list(zip([AT_ITS_END, AT_ITS_BEGIN], COUNTED, strict=True)),
@@ -131,6 +132,7 @@ def looping(rounds):
     )
 
 
+@pytest.mark.slow
 def test_a_random_programs_loop_is_unrolled():
     whole, inputs = looping(7), inputs_of("1")
     right = emulated(text_of([whole], "sm_90a"), "p0", inputs)

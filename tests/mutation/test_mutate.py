@@ -248,6 +248,7 @@ def test_json_is_one_object_a_line(weak, capsys):
     assert all(line["record"] == "mutation" for line in lines)
 
 
+@pytest.mark.slow
 def test_many_mutants_of_a_reference_are_announced_with_the_ways_to_have_fewer(weak, capsys, monkeypatch):
     words = ["mutate", str(weak), "--variant", "asm", "--only", "reference", "--inputs", "4", "--bits", "4"]
     words += ["--seconds", "1"]
@@ -407,6 +408,7 @@ case = Case(
 '''
 
 
+@pytest.mark.slow
 def test_a_wrong_rounding_that_a_bound_allows_is_named_and_dies_where_the_rest_is_exact(tmp_path, monkeypatch, capsys):
     path = tmp_path / "cases" / "quantised.py"
     path.parent.mkdir()

@@ -18,6 +18,7 @@ def drawn(rng, kind, count):
     return 1 + 0.02 * rng.choice([-1, 1], count) * rng.random(count)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", ["normal", "tail", "two-sided"])
 @pytest.mark.parametrize("count", [32, 80])
 def test_the_interval_covers_the_median_as_often_as_it_says(kind, count):

@@ -14,7 +14,7 @@ from tests.support.sampling import only
 
 @pytest.fixture(scope="module")
 def base():
-    return [synthetic.catalogue(8, synthetic.TARGETS[3:8], per_cell=9)]
+    return [synthetic.catalogue(8, synthetic.TARGETS[3:8], per_cell=5)]
 
 
 def counting(monkeypatch):

@@ -4,6 +4,7 @@ import json
 import re
 
 import numpy as np
+import pytest
 
 from ptxdiff.judging.judged_share import unwritten_error
 
@@ -215,6 +216,7 @@ def test_a_failure_is_repeated_by_its_token(run_cases, pytester):
     again.stdout.fnmatch_lines(["*codes differ*"])
 
 
+@pytest.mark.slow
 def test_the_assembler_accepts_it(run_cases):
     run_cases("-k", "right or ptx", "--ptx-backend=assembler", sums=HEAD + SUMS).assert_outcomes(passed=2)
 

@@ -37,6 +37,7 @@ WRONG = {
 }
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("fault", WRONG)
 def test_a_fault_in_the_asm_is_an_error_in_one_line(fault, monkeypatch):
     text, constraints, words = WRONG[fault]

@@ -79,6 +79,7 @@ READS = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("reads", READS)
 @pytest.mark.parametrize("stage", ["make_ttir", "make_ttgir", "make_llir"])
 def test_a_stage_that_reads_contraction_is_run_for_each(front, monkeypatch, stage, reads):

@@ -186,6 +186,7 @@ def as_machine_code(number: int) -> tuple[object, bool]:
     return outcome(random_launch(np.random.default_rng([7, number])), compiled=True)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("number", spread(range(40), 2))
 def test_random_kernels(number: int) -> None:
     """Right and wrong ones; `python -m tests.support.emulator.random_launches` compares many more."""
