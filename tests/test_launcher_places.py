@@ -47,6 +47,7 @@ def run_script(path, text):
     return readyprocess.run(words, env=environment)
 
 
+@pytest.mark.slow
 def test_a_script_without_a_guard_runs_once(tmp_path):
     done = run_script(tmp_path / "script.py", SCRIPT)
     assert done.returncode == 0, done.stderr

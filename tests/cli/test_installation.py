@@ -265,6 +265,7 @@ def test_the_base_install_runs_lint_emulate_and_kernels_in_ptx(bare, project):
     assert "pip install 'ptxdiff[compiler]'" in launched.stderr
 
 
+@pytest.mark.slow
 def test_a_product_in_the_base_install_is_an_error_with_the_command_that_installs_the_compiler(bare, project):
     (project / "product.ptx").write_text(PRODUCT)
     (project / "launch.py").write_text(

@@ -89,6 +89,7 @@ def test_run_stores_results():
         np.testing.assert_array_equal(got, expected)
 
 
+@pytest.mark.slow
 def test_definitions_are_inlined_and_nothing_is_contracted():
     ptx = kernels.source(forms.snippets("fma.rn.f32"), "sm_90", True)
     assert "call" not in ptx

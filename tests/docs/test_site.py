@@ -111,6 +111,7 @@ def test_the_catalogue_has_every_case_file():
     assert [p.stem for p in (ROOT / "cases").glob("[!_]*.py") if f"`{p.stem}`" not in page] == []
 
 
+@pytest.mark.slow
 def test_a_case_with_approximate_instructions_has_a_plot_of_their_errors(tmp_path, monkeypatch):
     """One plot is drawn here; building the site draws all of them."""
     drawn = conformance.write
@@ -128,6 +129,7 @@ def test_a_case_with_approximate_instructions_has_a_plot_of_their_errors(tmp_pat
     assert "div" not in shown
 
 
+@pytest.mark.slow
 def test_every_case_file_has_a_plot_of_its_distances(tmp_path):
     generate.write_distances(tmp_path)
     page = generate.catalogue()

@@ -51,6 +51,7 @@ def test_a_planted_mistake_in_a_narrow_load_differs(monkeypatch: pytest.MonkeyPa
     assert any("table s8 by thread" in words for words in differing)
 
 
+@pytest.mark.slow
 def test_kernels_teach_predicates_that_are_kept_as_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     lessons, differing = _of_right_kernels()
     assert differing == []
@@ -62,6 +63,7 @@ def test_kernels_teach_predicates_that_are_kept_as_bits(monkeypatch: pytest.Monk
     assert bits <= {form for form, _ in lessons.differed}
 
 
+@pytest.mark.slow
 def test_kernels_teach_a_branch_that_all_lanes_take_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
     lessons, differing = _of_right_kernels()
     assert differing == []

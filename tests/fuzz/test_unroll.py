@@ -103,6 +103,7 @@ def test_a_fault_in_the_seventh_iteration_of_eighteen_instructions(loop, counted
     assert shows(said, edit)
 
 
+@pytest.mark.slow
 def test_copies_that_threads_may_leave_compute_the_loops_result():
     """For every loop of random programs, with at least as many copies as it has iterations."""
     inputs = inputs_of("1")

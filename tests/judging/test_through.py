@@ -161,6 +161,7 @@ def quotient_case(**bound: Any) -> Declared:
     )
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("x", "s", "got", "verdict"),
     [

@@ -57,7 +57,7 @@ def both(run_cases, pytester, capsys, monkeypatch):
     return names
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(
     ("source", "expected"),
     [

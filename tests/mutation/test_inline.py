@@ -200,6 +200,7 @@ def test_the_input_that_detects_a_missed_mutant_is_offered_as_an_edge(tmp_path):
     assert (edge ^ edge >> 13) * 0x9E3779B1 & 0xFFFFF in (0x5A5A5, 0x5A5A6)
 
 
+@pytest.mark.slow
 def test_mutants_that_the_binder_refuses_are_counted_separately_in_asm_with_effects_too():
     loaded = load(Path("cases/effects.py"))[0]
     (found,) = mutate(loaded, ["counter"], "sm_90a", FEW, ["asm"])

@@ -222,6 +222,7 @@ def test_refused_mutants_are_counted_separately(commanded):
     assert found.count("killed") + found.refused + len(found.survivors) == every
 
 
+@pytest.mark.slow
 def test_mutants_left_out_are_counted(weak):
     (loaded,) = load(weak)
     found, *_ = mutate(loaded, ["asm"], "sm_90a", Budget(most=5, search=SHORT), ["asm"])
@@ -361,6 +362,7 @@ minimum = Case(
 '''
 
 
+@pytest.mark.slow
 def test_a_changed_reference_does_not_change_the_triton_function_that_names_the_case(tmp_path):
     (tmp_path / "cases").mkdir()
     path = tmp_path / "cases" / "namesake.py"

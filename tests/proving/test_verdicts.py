@@ -171,6 +171,7 @@ def test_wrong_terms_are_an_internal_error_that_names_the_definition(monkeypatch
         prove(two_words("add.u32 $0, $1, $2;"), "it", "sm_90a")
 
 
+@pytest.mark.slow
 def test_floats_by_the_solvers_theory() -> None:
     """a - b is not b - a, and a * 2 is a + a, also for subnormals and NaN."""
 

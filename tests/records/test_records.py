@@ -270,7 +270,7 @@ def small(values):
 """
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -280,6 +280,7 @@ def test_importing_formats_loads_no_array_library() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
+@pytest.mark.slow
 def test_traces_into_one_graph() -> None:
     traced = torch.compile(lambda x: formats.distance(F32, x, formats.from_ordinal(F32, formats.ordinal(F32, x) + 1)),
                            backend="eager", fullgraph=True)  # fmt: skip

@@ -92,6 +92,7 @@ def test_running_sums_in_numpy():
     assert [floats(v).tolist() for v in dot] == [t.tolist(), d.tolist()]
 
 
+@pytest.mark.slow
 def test_the_compensated_dot_product_is_nearly_exact():
     """A sum that cancels almost completely: plain float32 has no correct digit, dot2 nearly all."""
     a = numbers(200, 20)

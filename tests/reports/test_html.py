@@ -254,6 +254,7 @@ def test_the_planted_changes_are_before_the_matrix(base, tmp_path):
     assert synthetic.digest("git", 8)[:12] in first
 
 
+@pytest.mark.slow
 def test_a_history_without_changes_says_so(base, tmp_path):
     words = Page(written(tmp_path, synthetic.nights(base, planted={}))).words
     assert "Nothing: verdicts, bits, errors, resources and speed are those of the first run" in words
@@ -367,6 +368,7 @@ def test_the_whole_catalogue_fits_in_five_megabytes(tmp_path):
     assert len(written(tmp_path, [synthetic.catalogue()]).encode()) < 5_000_000
 
 
+@pytest.mark.slow
 def test_a_large_page_packs_the_cases_in_which_nothing_failed(tmp_path, monkeypatch):
     base = synthetic.catalogue(25, TARGETS, per_cell=2)
     results = [synthetic.failing(r) if r.key.case == "rcp" else r for r in base.results]

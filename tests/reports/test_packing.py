@@ -24,6 +24,7 @@ def counting(monkeypatch):
     return made
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("budget", only([200, 1500, 2000, 4000, 6000], [1500, 4000]))
 def test_the_page_equals_that_of_trying_every_packet(base, tmp_path, monkeypatch, budget):
     monkeypatch.setattr(html, "PACKET_BUDGET", 8 * budget)

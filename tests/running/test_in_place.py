@@ -286,6 +286,7 @@ bound = of(where={"at": generated})
 """
 
 
+@pytest.mark.slow
 def test_an_index_out_of_range_gets_a_hint_to_use_where(run_cases, pytester):
     """Edges and random bits have no range, so that a kernel accesses memory outside its tensor, or its reference
     raises."""

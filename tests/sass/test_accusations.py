@@ -55,6 +55,7 @@ def _run(tmp_path, by, expected="", dump=None):
     return run_item(item, create("sass"), "quick", assemblers=(by,), stop=True, dump=dump).results
 
 
+@pytest.mark.slow
 def test_a_fault_is_proved_as_on_a_gpu(tmp_path, faulty) -> None:
     """pytorch/pytorch issue 190973: VIMNMX3 drops a negation."""
     found = _run(tmp_path, faulty, dump=tmp_path)[-1]

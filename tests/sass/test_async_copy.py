@@ -110,7 +110,7 @@ def stored(name: str, target: str, level: str, change: tuple[str, str] = ("", ""
     return y
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("name", "target", "opt"), mixed(["copies", "handed", "arrive more"], ["sm_90a", "sm_100a"], [0, 3], of=2)
 )

@@ -164,7 +164,7 @@ CARRIES_OUT = {
 """Rows for products with a carry out, and sequences that teach each."""
 
 
-@pytest.mark.sample(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("row", CARRIES_OUT)
 def test_a_planted_mistake_in_the_carry_of_a_wide_product_differs(row: str, monkeypatch: pytest.MonkeyPatch) -> None:
     names = list(dict.fromkeys(CARRIES_OUT[row].format(operation) for operation in ("add", "sub")))
@@ -366,7 +366,7 @@ def test_min_and_max_of_float64_are_taught_whatever_is_chosen_of_equal_numbers()
     assert all(len(lessons[f"DSETP.which.AND which={k}"].agreed) >= taught.CONTEXTS for k in (0, 1))
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(
     ("target", "sequence", "opcode", "name", "mistake"),
     [

@@ -60,7 +60,7 @@ def _read_together() -> Iterator[None]:
         yield
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(16)
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize(("shape", "num"), SHAPES)
 def test_loads_and_stores_give_the_bits_of_the_ptx(shape: str, num: int, packed: bool) -> None:

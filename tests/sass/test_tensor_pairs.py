@@ -44,7 +44,7 @@ def multiplied(product: Product, **options: object) -> tuple[np.ndarray, np.ndar
     return pairs.ran(product, a, b, cells, **options), expected(product, a, b, c)  # type: ignore[arg-type]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("level", [0, 3], indirect=True)
 @pytest.mark.parametrize("product", PRODUCTS[::3], ids=lambda p: f"{p.kind}-{p.a}-{p.d}-{p.m}-{p.n}")
 def test_products_give_the_bits_of_the_references(product: Product, level: int) -> None:

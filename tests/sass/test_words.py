@@ -69,6 +69,7 @@ def test_a_jump_where_any_lane_jumps_has_its_place(monkeypatch: pytest.MonkeyPat
     assert _meaning(codes["k"]) == _meaning(whole)
 
 
+@pytest.mark.slow
 def test_a_place_that_is_named_in_another_way_is_read_with_the_whole_cubin(monkeypatch: pytest.MonkeyPatch) -> None:
     (cubin, _) = _cubins("sm_90a")
     decoder = WordDecoder("sm_90a", tool("nvdisasm"))

@@ -96,6 +96,7 @@ def test_only_a_refusal_of_ptxas_depends_on_other_targets(monkeypatch, stage, ta
     assert ("sm_120a accepts it" in found.words) == (expected == "unsupported")
 
 
+@pytest.mark.slow
 def test_many_faults_at_once_get_the_right_answers():
     faults = [
         WRONG["one constraint too many"],

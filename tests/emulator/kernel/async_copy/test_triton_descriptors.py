@@ -170,6 +170,7 @@ def test_a_descriptor_of_wgmma_with_another_swizzle_than_the_map_is_reported() -
         run(False, changed)
 
 
+@pytest.mark.slow
 def test_the_ptx_of_triton_gives_the_right_bits() -> None:
     for tasks in (False, True):
         got, wanted = run(tasks)

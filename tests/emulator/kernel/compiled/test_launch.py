@@ -194,6 +194,7 @@ def test_random_kernels(number: int) -> None:
     assert as_machine_code(number)[0] == outcome(one, compiled=False)[0]
 
 
+@pytest.mark.slow
 def test_most_right_random_kernels_run_as_machine_code() -> None:
     """Else the comparison would compare one way with itself."""
     assert sum(as_machine_code(number)[1] for number in range(0, 40, 2)) >= 4

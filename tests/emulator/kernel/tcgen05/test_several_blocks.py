@@ -138,7 +138,7 @@ def test_two_warps_of_a_block_at_the_same_cells(together: list[bool], what: str)
 DENSE = [p for p in test_products.PRODUCTS if not p.ws and p.kind != "i8"]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("product", DENSE, ids=lambda p: f"{p.kind}-{p.a}-{p.d}-{p.m}-{p.across}-{p.swizzle}")
 def test_products_at_once_have_the_bits_of_one(
     together: list[bool], product: test_products.Product, monkeypatch: pytest.MonkeyPatch

@@ -186,7 +186,7 @@ def test_a_in_tensor_memory() -> None:
     np.testing.assert_array_equal(ran(product, a, b, cells), expected(product, a, b, mask, c))
 
 
-@pytest.mark.sample(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "product",
     [

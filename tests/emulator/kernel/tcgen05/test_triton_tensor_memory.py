@@ -106,6 +106,7 @@ def test_tiles(m: int, n: int, warps: int) -> None:
     np.testing.assert_array_equal(product(x, y, np.float32, num_warps=warps), reference(x, y, F16))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("m", only([64, 128], [128]))
 def test_a_in_tensor_memory(m: int) -> None:
     x, y = operands(np.float16, m)

@@ -120,6 +120,7 @@ def run(compilation: Compilation, ptx: str) -> tuple[np.ndarray, np.ndarray]:
     return codes(out).numpy(), reference(x, y, F16, F32, AMPERE)
 
 
+@pytest.mark.slow
 def test_a_pipelined_product_is_right(pipelined: Compilation) -> None:
     got, wanted = run(pipelined, pipelined.ptx)
     np.testing.assert_array_equal(got, wanted)

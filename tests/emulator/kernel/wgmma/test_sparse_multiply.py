@@ -108,7 +108,7 @@ def test_the_emulator_and_the_reference_agree(form: str) -> None:
 LAYOUTS = [(f, n) for f in (F16, TF32, F8, S8) for n in range(len(group_products.layouts_of(f)))]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("form", "number"),
     spread(LAYOUTS, 3, lambda row: [("form", row[0]), ("layout", group_products.layouts_of(row[0])[row[1]])]),
