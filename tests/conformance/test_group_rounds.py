@@ -115,7 +115,6 @@ def test_wrong_arithmetic_in_the_comparison_alone_fails_the_form(monkeypatch: py
     assert tally.mismatches > 100
 
 
-@pytest.mark.slow
 def test_a_device_with_other_arithmetic_is_a_mismatch(monkeypatch: pytest.MonkeyPatch) -> None:
     """L is one too large in the instruction only."""
     launch = HostGpu.launch

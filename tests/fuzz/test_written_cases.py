@@ -118,7 +118,6 @@ def test_the_file_fails_if_the_fault_is_gone(gpu, ran, tmp_path):
     assert "was known as ptxas 99.9 -O3 to be at fault (wrong) and is not" in done.results[-1].words
 
 
-@pytest.mark.slow
 def test_the_file_fails_if_another_assembler_has_the_fault(gpu, ran, tmp_path):
     done = ran(gpu, planted(tmp_path, "sed s/xor.b32/or.b32/", "98.7"))
     assert done.verdict == "fail"

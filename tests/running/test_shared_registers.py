@@ -90,7 +90,6 @@ def test_a_pass_is_proved_for_all_inputs() -> None:
     assert note.startswith(contexts.PROVED)
 
 
-@pytest.mark.slow
 def test_a_difference_on_one_word_of_2_32_fails_with_that_input(monkeypatch: pytest.MonkeyPatch) -> None:
     def rarely(a: Any, b: Any) -> Any:
         import torch

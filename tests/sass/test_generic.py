@@ -179,7 +179,7 @@ def _waiting(read: str, data: str = "ld.u32 x, [g+128];") -> str:
     return body.replace("ld.acquire.cta.u32 y, [g+-128];", read)
 
 
-@pytest.mark.sample(16)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("opt", [0, 3])
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(

@@ -164,7 +164,6 @@ CARRIES_OUT = {
 """Rows for products with a carry out, and sequences that teach each."""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("row", CARRIES_OUT)
 def test_a_planted_mistake_in_the_carry_of_a_wide_product_differs(row: str, monkeypatch: pytest.MonkeyPatch) -> None:
     names = list(dict.fromkeys(CARRIES_OUT[row].format(operation) for operation in ("add", "sub")))
