@@ -173,6 +173,7 @@ def test_the_interpreter_runs_asm_and_shows_shuffled_packs_and_poisoned_padding(
     interpreted("-c", program)
 
 
+@pytest.mark.slow
 def test_the_plugin_gives_the_interpreter_inline_asm(tmp_path):
     file = tmp_path / "test_kernel.py"
     file.write_text(

@@ -47,6 +47,7 @@ def run_script(path, text):
     return readyprocess.run(words, env=environment)
 
 
+@pytest.mark.slow
 def test_a_script_without_a_guard_runs_once(tmp_path):
     done = run_script(tmp_path / "script.py", SCRIPT)
     assert done.returncode == 0, done.stderr
@@ -62,6 +63,7 @@ def test_a_changed_global_is_compiled_in(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_module_that_launches_while_it_is_imported(tmp_path):
     (tmp_path / "launching.py").write_text(SCRIPT)
     done = run_script(tmp_path / "script.py", "import launching\n")
@@ -83,6 +85,7 @@ def test_malformed_asm_in_a_script_is_an_error_with_its_line(tmp_path):
     assert "Fatal Python error" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_compile_time_value_of_a_class_of_the_script(tmp_path):
     """Importing gives the kernel, but not the class of its argument."""
     text = (
@@ -98,6 +101,7 @@ def test_a_compile_time_value_of_a_class_of_the_script(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_notebook_cell(tmp_path):
     nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed; it is in the dev extra")
     pytest.importorskip("ipykernel", reason="ipykernel is not installed; it is in the dev extra")

@@ -106,6 +106,7 @@ def test_a_misspelt_option_gets_the_nearest(pytester, option, words):
     assert words in result.stderr.str()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("address", "words"),
     [
@@ -339,6 +340,7 @@ def test_two_files_with_the_same_name_are_refused(run_cases):
     result.stdout.fnmatch_lines(["*two/cases/flip.py: a case called 'flip' is in *one/cases/flip.py as well*"])
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("body", "words"),
     [
@@ -380,6 +382,7 @@ def test_a_reference_that_gives_no_codes_is_an_error(run_cases, body, words):
     result.stdout.fnmatch_lines([head, repeat, "results: * error"])
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("domain", "words"),
     [

@@ -40,6 +40,7 @@ def references(case, variant):
     return {"": own.reference or case.reference} | {target: found for found, target in on_targets.items()}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("target", ["", "sm_75", "sm_89"])
 @pytest.mark.parametrize("keys", [32, 96])
 def test_attention_is_softmax_of_the_scaled_scores_times_the_values(keys, target):

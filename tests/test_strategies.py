@@ -15,6 +15,7 @@ from ptxdiff.strategies import assert_matches, codes, inputs, units
 QUIET = settings(max_examples=50, database=None, deadline=None, suppress_health_check=list(HealthCheck))
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("fmt", FORMATS.values(), ids=str)
 def test_drawn_codes_are_codes_of_the_format(fmt):
     seen = set()

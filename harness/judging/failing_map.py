@@ -139,19 +139,24 @@ def _areas(counts: Counts, reach: int) -> list[tuple[int, int, int, int, int]]:
 
     above: list[int] = []
     here: list[int] = []
+    first = 0  # of the runs above, which begin and end further and further to the right, those before it touch no more
     for k, (row, left, right) in enumerate(runs):
         if here and runs[here[0]][0] != row:
-            above, here = (here if runs[here[0]][0] == row - 1 else []), []
+            above, here, first = (here if runs[here[0]][0] == row - 1 else []), [], 0
         here.append(k)
-        for other in above:
-            if runs[other][1] <= right + reach and runs[other][2] >= left - reach:
-                leader[leading(k)] = leading(other)
+        while first < len(above) and runs[above[first]][2] < left - reach:
+            first += 1
+        for at in range(first, len(above)):
+            if runs[above[at]][1] > right + reach:
+                break
+            leader[leading(k)] = leading(above[at])
     for k, run in enumerate(runs):
         groups[leading(k)].append(run)
     found = []
+    before = np.pad(np.cumsum(counts, axis=1), ((0, 0), (1, 0))).tolist()
     for members in groups.values():
         rows, lefts, rights = zip(*members, strict=True)
-        failing = sum(int(counts[r, a : b + 1].sum()) for r, a, b in members)
+        failing = sum(before[r][b + 1] - before[r][a] for r, a, b in members)
         found.append((failing, min(rows), max(rows), min(lefts), max(rights)))
     return sorted(found, key=lambda area: (-area[0], area[1:]))
 

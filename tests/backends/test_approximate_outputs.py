@@ -60,7 +60,7 @@ NEAR = magnitude("x", 1, 2)
 EXACT = [exact(), ulp(0), absolute(0), relative(0), exact(on=NEAR), ulp(1, on=NEAR, outside=exact())]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("match", EXACT, ids=lambda m: m.describe())
 def test_an_exact_policy_refuses_results_of_a_model(engine, match):
     found = run(APPROXIMATE, match=match)
@@ -79,6 +79,7 @@ def test_a_bound_passes(engine, target, evidence):
         assert (named in r.notes) == (evidence == "model")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("targets", [("sm_90a", "sm_80"), ("sm_80", "sm_90a")])
 def test_targets_that_share_a_run_share_no_evidence(engine, targets):
     """One backend computes both; a pass on another generation's bits must not count as confirmed."""
@@ -96,6 +97,7 @@ def test_a_form_that_the_ledger_does_not_confirm_is_a_model(engine, monkeypatch)
     assert {r.evidence for r in run(APPROXIMATE, match=ulp(1)).results} == {"model"}
 
 
+@pytest.mark.sample(2)
 def test_an_exact_result_of_the_model_is_refused_too(engine):
     meets = Meets(magnitude("x", 1, 2), exact())
     found = run(APPROXIMATE, match=ulp(1), reference=reciprocal.correctly_rounded, meets=meets)
@@ -106,6 +108,7 @@ def test_the_rounded_instruction_passes(engine):
     assert run("rcp.rn.ftz.f32 $0, $1;", match=exact()).verdict == "pass"
 
 
+@pytest.mark.sample(2)
 def test_only_outputs_that_depend_on_the_instruction_are_marked(engine):
     text = "rcp.approx.ftz.f32 $0, $2; mul.rn.ftz.f32 $1, $2, 0f3F800000;"
     assert run(text, ("y", "z"), match={"y": ulp(1), "z": exact()}).verdict == "pass"
@@ -160,6 +163,7 @@ def test_a_bound_is_compared_with_the_units_results(mistake, bound, monkeypatch)
     assert {r.evidence for r in found.results} == {"confirmed"}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("policy", [ulp(1000), relative(0.5)])
 def test_a_flush_by_the_unit_needs_a_policy(policy, monkeypatch):
     """rcp.approx.ftz gives zero for 2**127, where the reference without flush has a subnormal number."""

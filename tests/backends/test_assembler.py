@@ -43,7 +43,7 @@ def everywhere():
         yield pytest.param(*setup, target, id=name, marks=() if now else pytest.mark.slow)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(("case", "variant", "setup", "target"), list(everywhere()))
 def test_a_sound_variant_assembles_everywhere(backend, case, variant, setup, target):
     outcome = backend.run(job(case, variant, target, **setup))

@@ -87,6 +87,7 @@ def test_starting_a_process_does_not_count_as_time_of_a_call():
         assert late.started > 1.0
 
 
+@pytest.mark.slow
 def test_without_a_gpu_there_is_a_reason(new_processes):
     made = Device(GPU)
     with pytest.raises(DeviceFault, match="a GPU: no CUDA context: torch finds no CUDA device"):

@@ -44,6 +44,7 @@ def test_unknown_words_are_usage_errors(capsys, words):
     assert "usage: ptxdiff" in capsys.readouterr().err
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -198,6 +199,13 @@ def test_a_new_case_runs_and_names_what_is_missing(run_cases, capsys):
     result.stdout.fnmatch_lines(["*error: the reference raised NotImplementedError: write the reference, or*"])
 
 
+def test_run_calls_pytest_in_a_new_process_which_finds_the_plugin(here, capfd, monkeypatch):
+    """In other tests pytest is a fork, or runs in this process."""
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    assert main(["run", "--target", "sm_90", "--", "--help"]) == 0
+    assert "--ptx-backend" in capfd.readouterr().out
+
+
 def test_run_writes_records_and_a_report(here):
     """In a separate process, because the command runs pytest."""
     (here / "cases" / "flip.py").write_text(RIGHT)
@@ -278,6 +286,7 @@ SPELLINGS = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("words", SPELLINGS)
 def test_a_variant_is_known_in_every_spelling_that_is_printed(here, capsys, words):
     (here / "cases" / "two.py").write_text(OTHER)

@@ -32,6 +32,7 @@ def folder(tmp_path):
     return tmp_path
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("line", "offered", "not_offered"),
     [

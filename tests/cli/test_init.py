@@ -133,7 +133,7 @@ def test_the_commands_of_the_workflow_run(project):
     assert "::error file=cases/flip.py,line=" in job.output["Summary and annotations"]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", [False, True])
 def test_the_commands_of_the_action_run(project, wrong, tmp_path_factory):
     if wrong:

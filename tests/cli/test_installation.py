@@ -191,6 +191,7 @@ def test_a_wheel_holds_one_package_and_the_examples(wheel):
     assert any(n.startswith("ptxdiff/lint/pages/") for n in names)
 
 
+@pytest.mark.slow
 def test_a_project_with_packages_of_the_same_names_keeps_its_tests_and_ours_run(python, project):
     done = run(python, project, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests", "cases",
                "--ptx-backend=emulator",
@@ -210,6 +211,7 @@ def test_the_command_runs_the_projects_cases(python, project):
     assert "1 passed" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_script_in_the_projects_root_gets_both(python, project):
     done = run(python, project, "script.py")
     assert done.returncode == 0, done.stderr
@@ -263,6 +265,7 @@ def test_the_base_install_runs_lint_emulate_and_kernels_in_ptx(bare, project):
     assert "pip install 'ptxdiff[compiler]'" in launched.stderr
 
 
+@pytest.mark.slow
 def test_a_product_in_the_base_install_is_an_error_with_the_command_that_installs_the_compiler(bare, project):
     (project / "product.ptx").write_text(PRODUCT)
     (project / "launch.py").write_text(
@@ -275,7 +278,7 @@ def test_a_product_in_the_base_install_is_an_error_with_the_command_that_install
     assert "running matrix products needs numba and llvmlite: pip install 'ptxdiff[compiler]'" in launched.stderr
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("words", "extra"),
     [

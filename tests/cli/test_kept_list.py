@@ -111,9 +111,9 @@ def folder(tmp_path):
 
 @pytest.fixture(scope="module")
 def shared_folder(tmp_path_factory):
-    """One folder for all changes: each test lists it, changes something, and lists it again."""
+    """One folder for all changes: each test changes something, and lists it again."""
     folder = Folder(tmp_path_factory.mktemp("listed"))
-    folder.listed()
+    folder.before = folder.listed()[0]
     return folder
 
 
@@ -137,13 +137,14 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_change_shows_in_the_next_list(shared_folder, change):
-    before, how = shared_folder.listed()
-    assert how == "kept"
+    """Without it the list is kept: shown for every third change, because each list is a process."""
+    if list(CHANGES).index(change) % 3 == 0:
+        assert shared_folder.listed() == (shared_folder.before, "kept")
     act, words = CHANGES[change]
-    assert words not in before
+    assert words not in shared_folder.before
     act(shared_folder)
-    after, how = shared_folder.listed()
-    assert words in after
+    shared_folder.before, how = shared_folder.listed()
+    assert words in shared_folder.before
     assert how == "loaded"
 
 
@@ -165,7 +166,7 @@ NOT_KEPT = {
 }
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("line", NOT_KEPT.values(), ids=list(NOT_KEPT))
 def test_what_can_differ_in_the_next_process_is_not_kept(folder, line):
     folder.write("cases/one.py", CASE.replace("DATA =", f"{line}\nDATA =", 1))
@@ -180,6 +181,7 @@ def test_a_file_written_after_the_process_began_may_have_run_with_its_former_tex
     assert "-later-" in folder.listed()[0]
 
 
+@pytest.mark.slow
 def test_old_byte_code_of_a_module_is_part_of_what_ran(folder):
     """Python runs it for a source of the same size and time, until somebody deletes it."""
     del folder.environment["PYTHONDONTWRITEBYTECODE"]
@@ -196,7 +198,7 @@ def test_another_text_of_ptxdiff_or_another_installed_module_is_a_change(folder)
     for _ in range(5):  # other tests may write byte code of a module meanwhile, which is a change
         folder.listed()
         newest = max((folder.cache / "listings").glob("*.bin"), key=lambda path: path.stat().st_mtime_ns)
-        read = json.loads(newest.read_bytes().partition(b"{")[1] + newest.read_bytes().partition(b"{")[2])["read"]
+        read = json.loads(newest.read_bytes()[32:])["read"]  # behind a digest, which may have any byte
         if everything_read.is_as_before({**read, "case files": {}, "names": {}}):
             break
     assert str(PACKAGE / "model" / "describe.py") in read["contents"]

@@ -88,6 +88,7 @@ def test_cases_without_families_have_no_headings(here, capsys):
     assert out.endswith("\n\n1 case, 2 variants\n")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("word", "expected"),
     [

@@ -115,6 +115,7 @@ def test_options_of_pytest_that_run_has_itself(monkeypatch, tmp_path):
     assert "-q" not in arguments
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("words", "dest", "value", "said"),
     [
@@ -181,6 +182,7 @@ def old_spellings():
     ]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("verb", "old"), old_spellings())
 def test_an_old_spelling_means_the_new_one_at_every_verb(verb, old, capsys):
     parser, new = offered()[verb], old.new

@@ -58,7 +58,7 @@ def words(verb: str, folder: str) -> list[str]:
     }[verb]  # fmt: skip
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("verb", LOADING)
 def test_a_case_imports_the_users_modules(project, verb, capsys):
     for name in ("a.ptx", "b.ptx"):

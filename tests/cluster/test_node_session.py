@@ -37,6 +37,7 @@ def pytest_configure(config):
 """
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("installed", [True, False])
 def test_a_project_that_turns_warnings_into_errors(tmp_path, installed):
     """pytest warns that an installed ptxdiff was imported before its assertions could be rewritten.

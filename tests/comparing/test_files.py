@@ -310,6 +310,7 @@ def test_an_unknown_target(compare):
     assert (code, "sm_90a does not run" in said) == (1, True)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("words", "why"),
     [

@@ -195,6 +195,7 @@ def test_files_that_would_run_on_different_inputs_are_refused():
         require_same_inputs([(one, None)], [])
 
 
+@pytest.mark.slow
 def test_the_kernels_of_nvcc_and_triton_for_one_case(tmp_path, capsys):
     """The case's own CUDA kernel, and Triton's kernel of its variant in plain Triton, compiled here."""
     pytest.importorskip("triton")

@@ -24,7 +24,7 @@ def compare(tmp_path, capsys):
     return run
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", PASSAGES)
 def test_a_fault_before_and_a_fault_after_the_passage(compare, name):
     """A wrong constant before the value is passed on, and one after it."""

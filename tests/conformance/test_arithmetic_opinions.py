@@ -27,6 +27,7 @@ def mixed() -> list[str]:
     return sorted(form for form, c in known().items() if not c.narrow)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("place", only(range(0, 896, 60), range(60, 896, 240)))
 def test_some_narrow_forms(place: int) -> None:
     """Every sixtieth form on all its factors, with some addends."""
@@ -97,7 +98,7 @@ def test_another_meaning_is_detected(form: str, other: dict[str, Any]) -> None:
 )
 def test_another_meaning_of_a_mixed_form_is_detected(form: str, other: dict[str, Any]) -> None:
     verdict = Verdict()
-    o.judge_mixed(replace(known()[form], **other), verdict, 4000)
+    o.judge_mixed(replace(known()[form], **other), verdict, 1000)
     assert verdict.against
 
 

@@ -14,6 +14,7 @@ from ptxdiff.emulator import emulate
 from ptxdiff.emulator.numeric.vectorise import ArrayFunction
 
 
+@pytest.mark.slow
 def test_all_results_of_a_16_bit_form():
     """The error of tanh.approx.f16, compared with a plain computation, stays within the bound of the ISA."""
     found = errors.errors_of("tanh.approx.f16").json()
@@ -77,6 +78,7 @@ def test_a_ledger_takes_errors_of_the_definition_it_measured():
     assert not after.entries["ex2.approx.f16"].errors
 
 
+@pytest.mark.slow
 def test_a_profile_is_drawn_and_written(tmp_path):
     found = {"inputs": 8, "largest": [{"measure": "ulp", "error": 2.0, "at": ["0x1"]}], "profile": [0.0, 1.0, 2.0, 0.0]}
     assert list(conformance.lines(found))[1:] == ["+2^1 to 2^0: | █|", "-2^1 to 2^0: |█ |"]

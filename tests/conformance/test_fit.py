@@ -135,6 +135,7 @@ def test_segments_that_round_differently_are_a_misfit():
         fit.fit(DESIGNS["ex2"], lambda s, a: unit(s, a, SQUARE, 5000 + 3000 * s), [0, 1])
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", DESIGNS)
 def test_the_emulators_own_tables_are_recovered(name):
     """From the emulator's results, which hardware confirmed, for some segments of every function."""

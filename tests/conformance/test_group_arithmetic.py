@@ -28,7 +28,7 @@ FORMS = [
 
 
 # Sparse forms have the same arithmetic; of each the elements are drawn and moved in another way.
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("form", only(FORMS, [*FORMS[:10], FORMS[12]]))
 def test_the_arithmetic_is_the_definition_s(form: str) -> None:
     """On all kinds of magnitudes and combinations of matrices every result agrees; if d is changed, no result
@@ -52,7 +52,7 @@ def test_the_arithmetic_is_the_definition_s(form: str) -> None:
 WHOLE = [FORMS[0], FORMS[6], FORMS[8], FORMS[9]]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("form", only(WHOLE, WHOLE[1:3]))
 def test_the_kernel_that_a_gpu_runs_gives_the_same(form: str) -> None:
     """The PTX itself, in the emulator, counts the same as the functions compiled for the host."""

@@ -40,6 +40,7 @@ def test_every_a_meets_every_b_of_its_kind() -> None:
     assert {x for pair in pairs for x in pair} == {KINDS * n for n in range(turns)}
 
 
+@pytest.mark.slow
 def test_no_tile_is_tried_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """There are more tiles than a layout's matrices give: each round combines them anew, and then other matrices are
     drawn."""

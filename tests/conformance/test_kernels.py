@@ -89,6 +89,7 @@ def test_run_stores_results():
         np.testing.assert_array_equal(got, expected)
 
 
+@pytest.mark.slow
 def test_definitions_are_inlined_and_nothing_is_contracted():
     ptx = kernels.source(forms.snippets("fma.rn.f32"), "sm_90", True)
     assert "call" not in ptx
@@ -123,6 +124,7 @@ def assembler():
         pytest.skip(str(e))
 
 
+@pytest.mark.slow
 def test_ptxas_assembles_it(assembler):
     names = ["addc.cc.u32", "cvt.rni.s8.bf16", "set.eq.f16.f16", "mov.b64", "bra"]
     snippets = [forms.snippets(name)[0] for name in names]

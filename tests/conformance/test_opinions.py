@@ -31,6 +31,7 @@ def judged(form: str) -> Verdict:
     return added(opinions.opinions([known()[form]], FEW))[form]
 
 
+@pytest.mark.slow
 def test_all_forms_of_small_sources() -> None:
     """All forms of 16-bit sources on all values, and all codes with all scales, as in `opinions.py`."""
     chosen = [c for c in known().values() if not (c.source == "f32" or c.scaled) or c.widens]

@@ -41,7 +41,7 @@ def test_all_of_three_sources() -> None:
     assert len(found) == 16
 
 
-@pytest.mark.sample(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["f32", "f16", "bf16"])
 def test_some_float32_forms(kind: str) -> None:
     """Every fourth form, on fewer values than `packed_opinions.py` tries."""

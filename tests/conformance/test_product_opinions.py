@@ -35,10 +35,10 @@ def against(form: str, count: int = FEW) -> list[str]:
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("start", only(range(7), [1, 4]))
+@pytest.mark.parametrize("start", only(range(21), [1, 4]))
 def test_some_forms(start: int) -> None:
-    """Every seventh form, on two tiles of each kind."""
-    chosen = list(known().values())[start::7]
+    """Every 21st form, on two tiles of each kind."""
+    chosen = list(known().values())[start::21]
     found = added(o.verdicts(chosen, FEW))
     assert not [text for v in found.values() for text in v.against]
     assert all(v.agreed[o.PUBLISHED] == FEW * 128 * len(c.targets) for c, v in zip(chosen, found.values(), strict=True))

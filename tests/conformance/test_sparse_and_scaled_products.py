@@ -26,6 +26,7 @@ FORMS = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("form", FORMS)
 def test_the_emulator_runs_its_tiles(form: str) -> None:
     known = product_campaign.program(form, FORMS[form])
@@ -37,6 +38,7 @@ def test_the_emulator_runs_its_tiles(form: str) -> None:
     assert (product_campaign.emulated(known, operands) != found).any()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("form", FORMS)
 def test_ptxas_assembles_the_kernel(form: str, tmp_path: Path) -> None:
     pytest.importorskip("triton", reason="ptxas comes with Triton")

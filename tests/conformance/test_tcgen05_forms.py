@@ -34,6 +34,7 @@ def test_a_line_without_the_present_definition_confirms_nothing() -> None:
     assert ledger.current(book)[PLAIN].status == ledger.UNCONFIRMED
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("device", "status"), [(H200, ledger.SPECIFICATION), (B200, ledger.UNCONFIRMED)])
 def test_a_campaign_adds_lines_and_measures_none(device: Identity, status: str) -> None:
     found = ledger.updated(ledger.Ledger(), campaign.Measured(device, {}), date(2026, 1, 2)).entries

@@ -118,6 +118,7 @@ def commands() -> list[tuple[str, str]]:
     return found
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("page", "command"), commands())
 def test_a_command_has_options_that_exist(page, command):
     words = shlex.split(re.split(r"\s[|>]\s", command)[0])

@@ -73,6 +73,7 @@ QUESTIONS = {
 """What a new user types into the search, and the page that answers it."""
 
 
+@pytest.mark.slow
 def test_a_question_finds_its_page(site):
     """The page is among the first three results, or the page of questions is, and links to it."""
     node = shutil.which("node")
@@ -89,6 +90,7 @@ def test_a_question_finds_its_page(site):
     assert missed == {}
 
 
+@pytest.mark.slow
 def test_the_site_is_built_without_a_warning(site):
     for page in ("index.html", "tutorial/first-bug.html", "reference/instructions.html", "explanation/limits.html"):
         assert (site / page).is_file()
@@ -109,6 +111,7 @@ def test_the_catalogue_has_every_case_file():
     assert [p.stem for p in (ROOT / "cases").glob("[!_]*.py") if f"`{p.stem}`" not in page] == []
 
 
+@pytest.mark.slow
 def test_a_case_with_approximate_instructions_has_a_plot_of_their_errors(tmp_path, monkeypatch):
     """One plot is drawn here; building the site draws all of them."""
     drawn = conformance.write
@@ -126,6 +129,7 @@ def test_a_case_with_approximate_instructions_has_a_plot_of_their_errors(tmp_pat
     assert "div" not in shown
 
 
+@pytest.mark.slow
 def test_every_case_file_has_a_plot_of_its_distances(tmp_path):
     generate.write_distances(tmp_path)
     page = generate.catalogue()

@@ -61,6 +61,7 @@ FILLED = " ".join(
 FILLED += " add.cc.u32 %b32_6, $1, $1;"
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_runs_on_some_target(spelling: str) -> None:
     """All registers have values, and the result is moved to the output."""

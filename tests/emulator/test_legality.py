@@ -61,6 +61,7 @@ def unusual() -> list[str]:
     return list(dict.fromkeys(line for form in scalar_forms() for line in odd_operands(form)))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("target", QUICK)
 def test_forms(target: str) -> None:
     check(sample(all_spelled(), QUICK[target], target), target)
@@ -71,30 +72,33 @@ def combinations() -> list[str]:
     return list(dict.fromkeys(line for form in scalar_forms() for line in mutated(form, 12)))
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("target", QUICK)
 def test_combinations_that_no_form_lists(target: str) -> None:
     check(sample(combinations(), QUICK[target], target), target)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("target", "count"), [("sm_80", 400), ("sm_90a", 1500), ("sm_107a", 400)])
 def test_needless_modifiers(target: str, count: int) -> None:
     """For example `add.finite.f32` and `cvt.pred.u32.u16`: ptxas ignores some and refuses some."""
     check(sample(needless(), count, target), target)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("target", QUICK)
 def test_types_of_operands(target: str) -> None:
     check(sample(with_other_types(), QUICK[target], target), target)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("target", "count"), [("sm_80", 100), ("sm_90a", 200), ("sm_107a", 150)])
 def test_unusual_operands(target: str, count: int) -> None:
     """Sinks, vectors, negated predicates, special registers, constants out of range."""
     check(sample(unusual(), count, target), target)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("target", ["sm_75", "sm_80", "sm_90", "sm_100a", "sm_107a"])
 def test_braces(target: str) -> None:
     """Vectors where the ISA has one, and where it has none but ptxas reads the first element."""
@@ -151,6 +155,7 @@ def in_use(lines: Sequence[str], target: str) -> None:
         assert refused_in_use(accepted[at : at + 250], target) == {}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("target", "count"), [("sm_80", 150), ("sm_90a", 250), ("sm_107a", 150)])
 def test_forms_in_use(target: str, count: int) -> None:
     in_use(sample(all_spelled(), count, target), target)
@@ -181,6 +186,7 @@ WALKS = {"sm_80": 100, "sm_90a": 250, "sm_107a": 100}
 """Targets of the default run of random walks, and how many instructions of each kind."""
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kernels", [False, True])
 @pytest.mark.parametrize("target", WALKS)
 def test_random_walks_of_modifiers(target: str, kernels: bool) -> None:
@@ -286,6 +292,7 @@ def test_an_error_in_one_line_hides_no_other_error() -> None:
     assert all(a != b for a, b in pairwise(t for t in errors if t))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 def test_a_feature_that_a_target_lacks_is_refused_alone_too(target: str) -> None:
     """Errors of lines with only registers are right in a batch; `errors_of_ptxas` relies on that."""

@@ -245,6 +245,7 @@ def test_a_batch_notes_each_program_once_with_its_levels():
     assert {s.assemblers for s in tried.suspects} == {tuple(a.label for a in made.assemblers)}
 
 
+@pytest.mark.slow
 def test_a_crash_at_several_levels_is_one_finding():
     made = plan(levels=(0, 2, 3))
     seed = next(s for k in range(99) if "brev.b32" in program(s := f"a/{k}", 90, made.weights).skeleton.split())
@@ -421,6 +422,7 @@ def test_the_command_finds_a_crash_and_resumes_its_journal(tmp_path, capsys):
     assert main([*words, "--programs", "4", "--resume"]) == 1
 
 
+@pytest.mark.slow
 def test_without_the_report_extra_the_command_says_so_first_and_writes_text(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "altair", None)
     words = ["fuzz", "--output", str(tmp_path), "--assembler", FLIPPING, "--opt", "3", "--family", "bits", "--no-gpu"]
@@ -510,6 +512,7 @@ def test_words_that_threaded_code_alone_gives_accuse_nobody(monkeypatch):
     assert "in Python" in finding.words
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("levels", "runs"), [([], 8), (["--opt=0", "--opt=3"], 16)])
 def test_without_a_gpu_machine_code_runs_on_the_cpu(tmp_path, capsys, levels, runs):
     """At level 3 alone, unless others are asked for."""
@@ -522,6 +525,7 @@ def test_without_a_gpu_machine_code_runs_on_the_cpu(tmp_path, capsys, levels, ru
     assert ("-O0" in said) is bool(levels)
 
 
+@pytest.mark.slow
 def test_a_finding_of_one_level_is_that_of_two(monkeypatch):
     """A finding is tried at every level of its ptxas, so a campaign at level 3 alone accuses as one at two does."""
     original = execution._interpreted

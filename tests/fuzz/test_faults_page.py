@@ -123,6 +123,7 @@ def test_a_reported_fault_is_wrong():
     assert (found.became, found.words, found.differs) == ("wrong", "", True)
 
 
+@pytest.mark.slow
 def test_programs_are_assembled_together_and_one_that_is_refused_alone(monkeypatch):
     try:
         path = bundled("sm_90a").path

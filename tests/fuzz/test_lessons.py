@@ -17,6 +17,7 @@ from ptxdiff.triton.targets import assembler as bundled
 TARGET = "sm_90a"
 
 
+@pytest.mark.slow
 def test_the_ledger_of_moves_is_of_these_steps() -> None:
     """A step that changed since is not believed, and no machine code that has it accuses ptxas."""
     lessons, differing = move_lessons("sm_90a", programs=32)
@@ -50,6 +51,7 @@ def test_a_planted_mistake_in_a_narrow_load_differs(monkeypatch: pytest.MonkeyPa
     assert any("table s8 by thread" in words for words in differing)
 
 
+@pytest.mark.slow
 def test_kernels_teach_predicates_that_are_kept_as_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     lessons, differing = _of_right_kernels()
     assert differing == []
@@ -61,6 +63,7 @@ def test_kernels_teach_predicates_that_are_kept_as_bits(monkeypatch: pytest.Monk
     assert bits <= {form for form, _ in lessons.differed}
 
 
+@pytest.mark.slow
 def test_kernels_teach_a_branch_that_all_lanes_take_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
     lessons, differing = _of_right_kernels()
     assert differing == []

@@ -27,6 +27,7 @@ def findings():
     ]
 
 
+@pytest.mark.slow
 def test_the_page_shows_programs_values_and_machine_code(tmp_path):
     try:
         assemblers = [assembler(bundled(TARGET).path, level) for level in (0, 3)]

@@ -15,6 +15,7 @@ TARGET = "sm_90a"
 EVERY = dict.fromkeys(FAMILIES, 1.0)
 
 
+@pytest.mark.slow
 def test_random_programs_compute_the_same_when_joined_again():
     seen = set()
     for seed in map(str, range(24)):

@@ -29,6 +29,7 @@ def test_a_seed_determines_a_program():
     assert len({p.skeleton for p in programs(20)}) == 20
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("capability", [80, 89, 90])
 def test_emulator_and_assembler_accept_every_program(capability):
     target = {80: "sm_80", 89: "sm_89", 90: TARGET}[capability]
@@ -63,6 +64,7 @@ def test_all_families_loops_and_branches_are_used():
     assert inside.isdisjoint(shape.split(".")[0] for name in OF_WHOLE_WARPS for shape in FAMILIES[name])
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", range(6))
 def test_a_program_is_reduced_to_the_instruction_at_fault(seed):
     one = next(p for p in programs(200, 1000 * seed) if "popc.b32" in p.skeleton)
@@ -127,7 +129,7 @@ def test_no_smaller_program_reads_the_bits_of_a_nan(monkeypatch):
             if w in make().outputs or any(w in s.reads and w not in s.writes for s in make().statements)
         ]  # fmt: skip
 
-    drawn = [program(f"nan/{k}", 90, {"float32": 1.0, "half": 1.0, "bfloat": 1.0}) for k in range(6)]
+    drawn = [program(f"nan/{k}", 90, {"float32": 1.0, "half": 1.0, "bfloat": 1.0}) for k in range(3)]
     assert [w for one in drawn for w in read_elsewhere(one)] == []
     monkeypatch.setattr(Statement, "results", property(lambda s: s.writes))
     assert [w for one in drawn for w in read_elsewhere(one)] != []

@@ -43,6 +43,7 @@ def _program(*statements, output=WRITTEN):
     return RandomProgram(statements, (output, "0", "0", "0"))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_words_are_those_of_the_emulator(family):
     for number in range(2):

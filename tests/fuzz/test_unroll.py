@@ -79,6 +79,7 @@ def instructions(text):
     return [line for line in lines if not line.startswith((".reg", "ret"))]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("loop", "counted"),
     list(zip([AT_ITS_END, AT_ITS_BEGIN], COUNTED, strict=True)),
@@ -102,6 +103,7 @@ def test_a_fault_in_the_seventh_iteration_of_eighteen_instructions(loop, counted
     assert shows(said, edit)
 
 
+@pytest.mark.slow
 def test_copies_that_threads_may_leave_compute_the_loops_result():
     """For every loop of random programs, with at least as many copies as it has iterations."""
     inputs = inputs_of("1")
@@ -131,6 +133,7 @@ def looping(rounds):
     )
 
 
+@pytest.mark.slow
 def test_a_random_programs_loop_is_unrolled():
     whole, inputs = looping(7), inputs_of("1")
     right = emulated(text_of([whole], "sm_90a"), "p0", inputs)

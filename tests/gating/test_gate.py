@@ -15,7 +15,7 @@ MODELS = Policy(allow_model=True)
 
 @pytest.fixture(scope="module")
 def base():
-    return synthetic.catalogue(8, per_cell=9)
+    return synthetic.catalogue(8, ("sm_80", "sm_86", "sm_90a", "sm_100a"), per_cell=6)
 
 
 @pytest.fixture(scope="module")

@@ -46,7 +46,7 @@ def by(run, label, *, chosen):
 
 @pytest.fixture(scope="module")
 def base():
-    return synthetic.catalogue(3, per_cell=9)
+    return synthetic.catalogue(3, ("sm_80", "sm_86", "sm_90a", "sm_100a"), per_cell=6)
 
 
 def other_bits(r):
@@ -110,6 +110,7 @@ def test_a_comparison_groups_the_results_that_only_one_assembler_has(base):
     assert len(found.of("vanished")) <= 2
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("names", "accepted"),
     [

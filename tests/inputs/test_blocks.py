@@ -163,6 +163,7 @@ def whole_rows(fmt, kind: str, width: int = 40) -> Codes:
     return uncut_rows(fmt, width)[order.index(kind) :: len(order)]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("fmt", [f for f in FORMATS.values() if f.is_float], ids=lambda f: f.name)
 def test_the_kinds_have_the_values_of_their_names(fmt):
     single = fmt.single

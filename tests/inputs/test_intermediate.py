@@ -210,6 +210,7 @@ HARDEST = [n for n in PLANTS if "rna" in n or "words" in n or "e2m1" in n]
 ROUNDED_ONCE = [n for n, p in PLANTS.items() if p.right.__qualname__.startswith(("directly", "converted"))]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("name", "seed"),
     [

@@ -172,6 +172,7 @@ def test_slots_of_a_unit_hold_the_wanted_codes():
 WIDE = [f for f in FORMATS.values() if f.unit_bits >= 16]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     "fmt", spread(WIDE, 12, lambda f: [(f.is_float, f.code_bits), (f.codes_per_unit, f.unit_bits)], str)
 )

@@ -121,11 +121,13 @@ def excused(subject: Subject, mutant: Mutant) -> bool:
     return all(np.mean(wrong[n] != known.right[n]) <= RARE for n in known.right)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("subject", "mutant"), KILLED, ids=lambda text: text)
 def test_a_wrong_answer_fails_at_quick_effort(subject, mutant):
     assert dies(subject, mutants_of(subject)[mutant])
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("variant", ["ex2.approx", "ex2.approx.ftz", "triton"])
 def test_exp2_has_inputs_between_any_two_integers_and_in_every_binade(variant):
     name = f"exp2[{variant}]"
@@ -167,6 +169,7 @@ def is_normal(codes):
     return classify(F32, codes) == Class.NORMAL
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "name",
     only(

@@ -188,6 +188,7 @@ def _stepped(exact: Fraction, digits: int) -> Fraction:
     return (near + (1 if scaled > near else -1)) * unit if near % 2 and near != scaled else exact
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "widths", [(F16, 24), (BF16, 24), (BF16, 53), (F32, 53)], ids=lambda value: f"{value[0].name}-{value[1]}"
 )

@@ -118,6 +118,7 @@ SLOW = {"rows_to_e4m3", "softmax", "halves"}
 """More of a class that the others show: each takes some seconds."""
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in CASES])
 def test_every_wrong_rounding_after_an_approximate_step_fails(name):
     case, inputs = made(name)

@@ -140,6 +140,7 @@ def ordinary(x, y, number):
     return (np.abs(parts[0]) != 0.5) & (np.abs(parts[1]) != 0.5) & (size > 0) & np.isfinite(size)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("number", NUMBERS)
 @pytest.mark.parametrize("step", STEPS)
@@ -209,6 +210,7 @@ def test_inputs_depend_on_the_order_of_the_arguments_and_not_on_their_names():
         np.testing.assert_array_equal(columns, made[0])
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("fmt", [TF32, F64, U64, U32, U8], ids=str)
 @pytest.mark.parametrize("number", [7, (1 << 64) + 7, (1 << 128) - 1, 1.7e308, 5e-324], ids=str)
 def test_numbers_at_the_ends_of_all_formats(fmt, number):

@@ -66,6 +66,7 @@ def value(fmt: Format, codes: np.ndarray) -> np.ndarray:
 MUL16 = partial(arithmetic.mul, fmt=F16)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("ftz", ["required", "allowed"])
 @pytest.mark.parametrize(
     ("form", "reference", "fmt"),
@@ -102,6 +103,7 @@ def quotients() -> tuple[Any, Any]:
     return a.clip(0, None), b
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("r", ["rn", "rz", "rm", "rp"])
 @pytest.mark.parametrize(
     "form", ["div.{}.ftz.f32", "fma.{}.ftz.f32", "rcp.{}.ftz.f32", "sqrt.{}.ftz.f32", "add.{}.ftz.f32"]

@@ -360,7 +360,7 @@ def test_a_fault_of_a_domain_is_described():
 MATCHES = [exact(), ulp(3), absolute(Fraction(1, 3)), relative(Fraction(1, 1000))]
 
 
-@settings(max_examples=300, deadline=None, database=None)
+@settings(max_examples=100, deadline=None, database=None)
 @given(
     codes(F16), codes(F16), st.sampled_from([exact(), ulp(3), absolute(Fraction(1, 3)), relative(Fraction(1, 1000))])
 )

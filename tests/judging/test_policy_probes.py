@@ -151,7 +151,7 @@ def probes() -> list[Any]:
     return found
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize(("fmt", "match", "ftz"), probes(), ids=lambda p: getattr(p, "name", p))
 def test_a_right_result_passes_and_every_mistake_does_not(fmt, match, ftz):
     policy = MATCHES[match]
@@ -161,6 +161,7 @@ def test_a_right_result_passes_and_every_mistake_does_not(fmt, match, ftz):
         assert found == "fail", mistake
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("fmt", "nan"), list(itertools.product(FORMATS, NAN)), ids=lambda p: getattr(p, "name", p))
 def test_payloads_pass_by_the_policy_on_nan_alone(fmt, nan):
     assert verdict(fmt, exact(), "never", nan, lambda p: p.right) == "pass"
@@ -168,6 +169,7 @@ def test_payloads_pass_by_the_policy_on_nan_alone(fmt, nan):
     assert verdict(fmt, exact(), "never", nan, lambda p: p.payload) == expected
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("fmt", "ftz"), list(itertools.product(FORMATS, FTZ)), ids=lambda p: getattr(p, "name", p))
 @pytest.mark.parametrize("match", only([exact(), ulp(1)], [ulp(1)]), ids=lambda m: m.describe())
 def test_flushes_pass_by_the_policy_on_flushes_alone(fmt, ftz, match):

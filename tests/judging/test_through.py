@@ -93,6 +93,7 @@ def moved(q: torch.Tensor, ulps: int) -> torch.Tensor:
     return torch.where(ordinary, other, q)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("target", [I8, E4M3], ids=str)
 @pytest.mark.parametrize("ulps", [-2, -1, 0, 1, 2])
 def test_every_approximation_within_the_bound_passes(target, ulps):
@@ -160,6 +161,7 @@ def quotient_case(**bound: Any) -> Declared:
     )
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("x", "s", "got", "verdict"),
     [

@@ -101,6 +101,7 @@ case = Case(
 '''
 
 
+@pytest.mark.slow
 def test_the_case_of_the_repaired_example_passes(example, run_cases):
     """As documented, the example is an expected failure: cases/u8_to_i32_max.py has it."""
     (fixed,) = lint_text("example.py", repaired("example.py", example).after.encode()).texts

@@ -96,6 +96,7 @@ def test_a_call_in_a_function_too_long_to_follow_is_read_alone():
     assert (snippet.asm, snippet.constraints, snippet.function) == ("neg.s32 $0, $1;", "=r,r", "run")
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "local", ["    W = W + ';'\n    W = 'x'\n", "    for W in a:\n        pass\n", "    W = a.text()\n"]
 )

@@ -57,7 +57,7 @@ def both(run_cases, pytester, capsys, monkeypatch):
     return names
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
@@ -216,6 +216,7 @@ def project(root: Path, amount: int) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_case_file_imports_modules_beside_it(tmp_path):
     """Each run is a process of its own, and so is the worker that compiles. The edit keeps the file's size and time."""
     share_caches(tmp_path / "cache")

@@ -25,6 +25,7 @@ def digests(monkeypatch: pytest.MonkeyPatch, root: Path) -> tuple[str, str]:
     return definition.emulator.__wrapped__("hopper"), definition.harness.__wrapped__()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("file", "machine"),
     [

@@ -133,6 +133,7 @@ def cases(tmp_path: Path):
     return {c.attribute: c for c in load(folder / "shifts.py")}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("case", "variant", "text"),
     [
@@ -152,6 +153,7 @@ def test_asm_is_found_in_every_way_of_writing_it_and_its_mistakes_are_killed(cas
     assert not found.count("undecided")
 
 
+@pytest.mark.slow
 def test_as_many_are_killed_as_of_the_same_asm_outside(cases):
     inside, outside = mutate(cases["case"], ["constant", "asm"], "sm_90a", FEW, ["asm"])
     common = inside.killed.keys() & outside.killed.keys()
@@ -182,6 +184,7 @@ def test_a_mutant_that_is_in_no_kernel_is_no_survivor(cases):
     assert "the kernel has no inline asm 'shl.b32 $0, $1, 7;', which was to be replaced" in found.results[0].words
 
 
+@pytest.mark.slow
 def test_the_input_that_detects_a_missed_mutant_is_offered_as_an_edge(tmp_path):
     (tmp_path / "cases").mkdir()
     path = tmp_path / "cases" / "weak.py"
@@ -197,6 +200,7 @@ def test_the_input_that_detects_a_missed_mutant_is_offered_as_an_edge(tmp_path):
     assert (edge ^ edge >> 13) * 0x9E3779B1 & 0xFFFFF in (0x5A5A5, 0x5A5A6)
 
 
+@pytest.mark.slow
 def test_mutants_that_the_binder_refuses_are_counted_separately_in_asm_with_effects_too():
     loaded = load(Path("cases/effects.py"))[0]
     (found,) = mutate(loaded, ["counter"], "sm_90a", FEW, ["asm"])

@@ -203,6 +203,7 @@ def test_a_kernel_that_does_not_end_does_not_pass(given):
     assert (trial.fate, "still running" in trial.words) == ("killed", True)
 
 
+@pytest.mark.slow
 def test_tritons_ptx_of_a_kernel_is_mutated_on_demand(compiled):
     few = Budget(most=30, search=FEW.search)
     (found,) = mutate(compiled["kernels"], ["kernel"], "sm_90a", few, ["ptx"])

@@ -222,6 +222,7 @@ def test_refused_mutants_are_counted_separately(commanded):
     assert found.count("killed") + found.refused + len(found.survivors) == every
 
 
+@pytest.mark.slow
 def test_mutants_left_out_are_counted(weak):
     (loaded,) = load(weak)
     found, *_ = mutate(loaded, ["asm"], "sm_90a", Budget(most=5, search=SHORT), ["asm"])
@@ -248,6 +249,7 @@ def test_json_is_one_object_a_line(weak, capsys):
     assert all(line["record"] == "mutation" for line in lines)
 
 
+@pytest.mark.slow
 def test_many_mutants_of_a_reference_are_announced_with_the_ways_to_have_fewer(weak, capsys, monkeypatch):
     words = ["mutate", str(weak), "--variant", "asm", "--only", "reference", "--inputs", "4", "--bits", "4"]
     words += ["--seconds", "1"]
@@ -360,6 +362,7 @@ minimum = Case(
 '''
 
 
+@pytest.mark.slow
 def test_a_changed_reference_does_not_change_the_triton_function_that_names_the_case(tmp_path):
     (tmp_path / "cases").mkdir()
     path = tmp_path / "cases" / "namesake.py"
@@ -407,6 +410,7 @@ case = Case(
 '''
 
 
+@pytest.mark.slow
 def test_a_wrong_rounding_that_a_bound_allows_is_named_and_dies_where_the_rest_is_exact(tmp_path, monkeypatch, capsys):
     path = tmp_path / "cases" / "quantised.py"
     path.parent.mkdir()

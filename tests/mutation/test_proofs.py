@@ -142,6 +142,7 @@ ONCE = """{ .reg .b32 t; .reg .pred p; shl.b32 t, $1, 16; setp.eq.u32 p, $1, 0x2
     setp.eq.and.u32 p, $2, 0x1B873593, p; and.b32 $0, $2, 65535; or.b32 $0, t, $0; @p xor.b32 $0, $0, 1; }"""
 
 
+@pytest.mark.slow
 def test_mutants_of_asm_in_a_triton_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ptxdiff.mutation.kernels.machine_code", lambda subject, name: None)
     (tmp_path / "inline_case.py").write_text(INLINE)

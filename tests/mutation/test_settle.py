@@ -329,6 +329,7 @@ def test_a_dropped_early_clobber_is_settled_by_a_proof(
         assert "proved" in found.words or "in the register of $" in found.words
 
 
+@pytest.mark.slow
 def test_other_bits_that_the_policies_allow_are_proved_so(
     subjects: dict[str, Subject], monkeypatch: pytest.MonkeyPatch
 ) -> None:

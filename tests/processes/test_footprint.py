@@ -82,6 +82,7 @@ print(one(1), numba.get_num_threads(), os.environ.get("NUMBA_NUM_THREADS"))
 """
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("before", "shown"),
     [
@@ -119,6 +120,7 @@ def get_num_threads():
 """
 
 
+@pytest.mark.sample(2)
 @pytest.mark.skipif(len(getattr(os, "sched_getaffinity", lambda pid: "1")(0)) < 2, reason="needs two cores")
 @pytest.mark.parametrize("library", [STAND_IN, pytest.param("", marks=pytest.mark.slow)], ids=["stand-in", "torch"])
 @pytest.mark.parametrize("imported", ["", "import torch\n"])

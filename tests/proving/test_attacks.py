@@ -250,7 +250,7 @@ ATTACKS["equal bytes of a pack"] = (
     U8, "r", 4, "{ .reg .pred p; mov.b32 $0, $1; setp.eq.u32 p, $2, 0x01020304; @p prmt.b32 $0, $2, 0, 0x0123; }",
     _first, {},
 )  # fmt: skip
-QUICK = [*ATTACKS][::7]
+QUICK = [n for n in [*ATTACKS][::7] if n != "one of two sums fused"]  # which the solver works on for three seconds
 
 
 def proof(name: str) -> Any:

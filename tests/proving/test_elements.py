@@ -129,6 +129,7 @@ def test_approximate_instructions_are_never_proved_nor_accused(more: dict[str, P
     assert found.words.startswith("approximate: ")
 
 
+@pytest.mark.slow
 def test_every_setting_of_fusion_is_proved(tmp_path: Path) -> None:
     """A run tries both; with Triton's default the sum is fused, and so is another one."""
     found = verdicts(tmp_path, "fusions")
@@ -146,6 +147,7 @@ KERNELS = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", KERNELS)
 def test_an_elementwise_kernel_in_ptx(name: str) -> None:
     text, verdict = KERNELS[name]

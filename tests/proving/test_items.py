@@ -73,6 +73,7 @@ case = Case(
 """
 
 
+@pytest.mark.slow
 def test_items_of_triton_functions_and_of_machine_code(pytester: pytest.Pytester) -> None:
     """Machine code is right even of a function that is not: the question is what ptxas kept."""
     pytest.importorskip("triton")

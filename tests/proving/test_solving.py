@@ -237,7 +237,7 @@ def test_the_solver_of_integers_never_refutes_what_holds_for_some_input() -> Non
     """Against all inputs, for random terms; every question in one process."""
     solver_process = importlib.import_module("ptxdiff.proving.solver_process")
     rng, settled = random.Random(7), 0
-    for _ in range(250):
+    for _ in range(120):
         width = rng.choice([3, 4])
         goal = t.ult(small_term(rng, 3, width), small_term(rng, 2, width))
         pairs = itertools.product(range(1 << width), repeat=2)
@@ -248,7 +248,7 @@ def test_the_solver_of_integers_never_refutes_what_holds_for_some_input() -> Non
         if answer == "sat":
             assert t.evaluate([goal], {"a": 0, "b": 0} | model) == [1]
         settled += answer != "unknown"
-    assert settled > 200
+    assert settled > 90
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,7 @@ def mismatch(bound: Bound, count: int = 16) -> str:
     return ""
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("form", spread(MODELLED, 24, operands_of, lambda f: f.pattern))
 def test_terms_compute_what_definitions_compute(form: Form) -> None:
     if form.pattern in WITHOUT_TERMS:
@@ -115,12 +116,14 @@ def spelled(text: str) -> Bound:
     return find(opcode, tuple(modifiers))[0]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("text", IEEE)
 def test_ieee_operations_and_their_source_agree(text: str) -> None:
     assert mismatch(spelled(text), 100) == ""
     assert expanding(spelled(text)) == ""
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("text", spread(IEEE, 4))
 def test_ieee_operations_and_the_solvers_theory_agree(text: str) -> None:
     """Every result of some operands is asserted; the solver must find no fault in any."""

@@ -125,7 +125,7 @@ OPERATIONS = ("add", "sub", "mul", "fma", "div", "sqrt")
 ROUNDINGS = ("rn", "rz", "rm", "rp")
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize(
     ("fmt", "ftz", "operation", "rounding"),
     mixed((F32, F16, BF16), (False, True, "results"), OPERATIONS, ROUNDINGS, of=3),
@@ -138,7 +138,7 @@ def test_terms_of_references_operations_give_what_they_compute(
     assert differing(fmt, operation, rounding, ftz) == ""
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in FILES]
 )  # tracing a case's rules takes about a second

@@ -45,6 +45,7 @@ def sampled(names: Iterable[str]) -> list[Any]:
     return [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in names]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", sampled(RIGHT))
 def test_what_ptxas_makes_is_proved(name: str) -> None:
     found = proved(of(kernel(RIGHT[name])))
@@ -153,6 +154,7 @@ def test_stores_in_another_order_are_compared_by_the_memory_they_leave() -> None
 TWO_PRODUCTS = kernel("mul.f32 %r1, %a, %b; mul.f32 %r2, %b, %b; add.f32 %y, %r1, %r2;")
 
 
+@pytest.mark.slow
 def test_ptxas_may_fuse_some_products_and_not_others() -> None:
     """The emulator fuses the first product; machine code that fused the second is right, and other code is not."""
     fused = kernel("mul.rn.f32 %r1, %a, %b; fma.rn.f32 %y, %b, %b, %r1;")
@@ -254,6 +256,7 @@ bytes = Case(
 """
 
 
+@pytest.mark.slow
 def test_the_command_proves_the_kernels_of_a_variant(tmp_path, capsys, monkeypatch: pytest.MonkeyPatch) -> None:
     from ptxdiff.cli import main
     from ptxdiff.records import read

@@ -57,6 +57,7 @@ def packs(folder: Path) -> list[Path]:
 # ---- what is written and read back -----------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("shared", [False, True], ids=["one file", "shared texts"])
 def test_both_forms_give_the_same_run(tmp_path, shared):
     run = synthetic.catalogue(cases=3)

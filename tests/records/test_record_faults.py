@@ -305,6 +305,7 @@ def test_a_lost_line_of_a_run_that_was_cut_short_is_detected(whole, tmp_path):
         resumable(path)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("cut", range(0, 2600, 100))
 def test_a_file_without_its_end_is_a_run_cut_short(whole, tmp_path, cut):
     path = tmp_path / "run.jsonl"
@@ -419,6 +420,7 @@ VERBS: dict[str, Callable[[str, str], list[str]]] = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("name", ["a verdict in capitals", "an environment that is a list", "half a character"])
 def test_every_verb_refuses_in_one_line_with_exit_2(whole, tmp_path, capfd, verb, name):

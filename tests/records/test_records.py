@@ -214,6 +214,7 @@ def test_a_file_with_one_more_variant_is_another_file(run_cases):
     )
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("before", "after"),
     [
@@ -269,7 +270,7 @@ def small(values):
 """
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("old", "new"),
     [

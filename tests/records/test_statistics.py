@@ -18,6 +18,7 @@ def drawn(rng, kind, count):
     return 1 + 0.02 * rng.choice([-1, 1], count) * rng.random(count)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", ["normal", "tail", "two-sided"])
 @pytest.mark.parametrize("count", [32, 80])
 def test_the_interval_covers_the_median_as_often_as_it_says(kind, count):
@@ -88,6 +89,7 @@ def test_readings_of_a_coarse_clock_differ_only_by_more_than_a_step():
     assert speed.beside([1.408e-6] * 99 + [1.44e-6], [1.6e-6] * 99 + [1.632e-6], 0.0).verdict == "slower"
 
 
+@pytest.mark.slow
 def test_a_kernel_beside_itself_is_called_the_same():
     """Of 300 sessions with noise of 1%, only a few report a difference, though there is none."""
     rng = np.random.default_rng(7)

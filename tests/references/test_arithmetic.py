@@ -38,6 +38,7 @@ def test_two_operands_against_host(fmt: Format, name: str) -> None:
         same(on_host(fmt, HOST[name], a, b), function(a, b, fmt=fmt), a, b)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("satfinite", [False, True])
 @pytest.mark.parametrize(
     ("left", "right", "fmt"), [(E2M1, E4M3, E4M3), (E3M2, E5M2, E5M2), (E4M3, UE8M0, E4M3)], ids=str
@@ -94,6 +95,7 @@ def exact_result(name: str, fmt: Format, rounding: str, *operands: int) -> int |
     return round_fraction(fmt, exact, rounding, negative=negative)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("fmt", "name", "rounding"), mixed(FORMATS, ["add", "sub", "mul", "div", "fma"], ROUNDINGS, of=3), ids=str
 )

@@ -53,6 +53,7 @@ def scale_exponent(size: Fraction, target: Format, rule: MxRule) -> int:
     return exponent + up - emax
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("target", TARGETS, ids=str)
 def test_mx_scales_against_rationals(target: Format, rule: MxRule) -> None:
@@ -196,6 +197,7 @@ def test_libraries_differ_near_a_tie() -> None:
     assert len(apart) == 12
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("encode", [1.0, 24.0, 1.5, 2.0**-20, *NEAR_TIES])
 @pytest.mark.parametrize("rule", NVFP4_RULES)
 def test_nvfp4_against_numpy(rule: Nvfp4Rule, encode: float) -> None:

@@ -63,6 +63,7 @@ def ties(target: Format, source: Format = F32) -> torch.Tensor:
     return torch.cat([both, both | (1 << source.sign_shift)]) if source is not F64 else both
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("target", "rounding"), paired(NARROW, ROUNDINGS, 2), ids=str)
 def test_ties_from_float32(target: Format, rounding: Rounding) -> None:
     codes = ties(target) if target is not TF32 else patterns(F32, 1000, 1)
@@ -99,6 +100,7 @@ def near(target: Format, count: int) -> torch.Tensor:
     return torch.from_numpy(bits | exponent << 23 | rng.integers(0, 2, count) << 31)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("source", [F16, BF16, E4M3, E5M2, E2M3, E3M2, E2M1, UE8M0], ids=str)
 def test_widening_is_exact(source: Format) -> None:
     """Codes of the source (all of them up to 8 bits) in wider formats: the same value, and the same sign of zero."""
@@ -209,6 +211,7 @@ def integers_of(source: Format, rounding: Rounding) -> list[float | int]:
     return [integral(Fraction(x), rounding) if math.isfinite(x) else x for x in numbers]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("source", "target", "rounding"), mixed(FLOATS, INTEGERS, ROUNDINGS, of=3), ids=str)
 def test_float_to_integer(source: Format, target: Format, rounding: Rounding) -> None:
     codes = integer_inputs(source)
@@ -225,6 +228,7 @@ def test_float_to_integer(source: Format, target: Format, rounding: Rounding) ->
         assert result & target.code_mask == expected & target.code_mask, (hex(code & source.code_mask), number)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("target", "source", "rounding"), mixed(FLOATS, INTEGERS, ["rn", "rz", "rm", "rp"], of=3), ids=str
 )
@@ -241,6 +245,7 @@ def test_integer_to_float(source: Format, target: Format, rounding: Rounding) ->
         assert result & target.code_mask == round_fraction(target, exact, rounding), (code, exact)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("sat", [False, True])
 @pytest.mark.parametrize("source", INTEGERS, ids=str)
 @pytest.mark.parametrize("target", INTEGERS, ids=str)
@@ -256,6 +261,7 @@ def test_integer_to_integer(source: Format, target: Format, sat: bool) -> None:
         assert result & target.code_mask == expected & target.code_mask
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize("fmt", FLOATS, ids=str)
 def test_integral_values(fmt: Format, rounding: Rounding) -> None:

@@ -132,7 +132,7 @@ def test_the_quick_sample_has_every_reference_and_every_format() -> None:
 SAMPLE = spread(sorted(ROWS, key=lambda row: -len(of_a_kind(row))), 64, of_a_kind, lambda row: row.form)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("row", SAMPLE)
 def test_edges_and_a_few_random_inputs(row: Row) -> None:
     few = random(row.inputs, 0, 1 << 12)

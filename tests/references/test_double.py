@@ -59,6 +59,7 @@ def exactly(name: str, rounding: str, operands: list[int]) -> int | None:
     return round_fraction(F64, exact, rounding, negative=bool(left) if left == right else rounding == "rm")
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize("name", ["add", "mul", "div", "fma"])
 def test_every_mode_against_fractions(name: str, rounding: Rounding) -> None:
@@ -131,7 +132,7 @@ def test_specials() -> None:
     assert run(double.sqrt, inf) == inf
 
 
-@pytest.mark.sample(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "count"), [("fma", 3), pytest.param("div", 2, marks=pytest.mark.slow), ("sqrt", 1)])
 def test_traces_into_one_graph(name: str, count: int) -> None:
     """Slow: the quotient, a second to trace. Its steps are none that other functions do not have."""

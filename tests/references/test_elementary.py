@@ -29,6 +29,7 @@ def moderate(count: int, seed: int) -> torch.Tensor:
     return bits | exponent << 23 | torch.randint(0, 2, (count,), generator=generator) << 31
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_float32_against_mpmath(name: str) -> None:
     codes = torch.cat([moderate(1500, 1), patterns(F32, 500, 2), torch.tensor(edges(F32))])

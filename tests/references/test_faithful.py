@@ -59,6 +59,7 @@ def nearest(value: mpmath.mpf) -> int:
     return min(code, 0x7F800000) | int(negative) << 31
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_results_are_the_nearest_except_near_ties(name: str) -> None:
     """All of some 2,000 operands round to the nearest: a near tie has a probability of 2^-25.

@@ -98,6 +98,7 @@ def test_float64_values_against_views(fmt: Format) -> None:
         assert np.array_equal(np.signbit(viewed)[number], np.signbit(got)[number])
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("fmt", SINGLE, ids=str)
 def test_numpy_torch_and_python_integers_agree(fmt: Format) -> None:
     codes = some_codes(fmt)
@@ -113,6 +114,7 @@ def test_numpy_torch_and_python_integers_agree(fmt: Format) -> None:
             assert expected in (single, single - (1 << 64) if function is formats.magnitude else single)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("fmt", SINGLE, ids=str)
 def test_ordinals_are_the_order_of_values(fmt: Format) -> None:
     codes = some_codes(fmt)
@@ -130,6 +132,7 @@ def test_ordinals_are_the_order_of_values(fmt: Format) -> None:
         assert formats.value(fmt, formats.from_ordinal(fmt, place)) == formats.value(fmt, code)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("fmt", [fmt for fmt in SINGLE if fmt.code_bits <= 16], ids=str)
 def test_finite_codes_ascend_without_gaps(fmt: Format) -> None:
     codes = list(formats.finite_codes(fmt))
@@ -154,6 +157,7 @@ def test_distance_counts_values_and_saturates() -> None:
     assert formats.distance(U64, *unsigned).tolist() == [(1 << 63) - 1, 0, (1 << 62) - 1]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("fmt", SINGLE, ids=str)
 def test_encode_finds_every_code(fmt: Format) -> None:
     codes = some_codes(fmt)
@@ -215,6 +219,7 @@ def test_bits_of_any_storage() -> None:
     assert formats.as_codes(np.float32(1.0).reshape(())).tolist() == 0x3F800000
 
 
+@pytest.mark.slow
 def test_rendered_neighbours_differ() -> None:
     assert formats.render(F32, 0x3F800000) == "0x3f800000 (1.0)"
     assert formats.render(F32, 0x3DCCCCCD) == "0x3dcccccd (0.1)"
@@ -275,6 +280,7 @@ def test_importing_formats_loads_no_array_library() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
+@pytest.mark.slow
 def test_traces_into_one_graph() -> None:
     traced = torch.compile(lambda x: formats.distance(F32, x, formats.from_ordinal(F32, formats.ordinal(F32, x) + 1)),
                            backend="eager", fullgraph=True)  # fmt: skip

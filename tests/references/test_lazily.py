@@ -15,6 +15,7 @@ from ptxdiff.references import lazily, rounding
 MODULES = sorted(p.stem for p in Path(references.__path__[0]).glob("*.py") if p.stem != "__init__")
 
 
+@pytest.mark.slow
 def test_importing_all_references_imports_no_torch():
     text = "".join(f"import references.{name}\n" for name in MODULES)
     text += "import sys\nassert 'torch' not in sys.modules\n"

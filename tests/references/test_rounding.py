@@ -43,6 +43,7 @@ def formats_and_steps() -> list[Any]:
     return found
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("mode", ROUNDINGS)
 @pytest.mark.parametrize("satfinite", [False, True])
 @pytest.mark.parametrize(("fmt", "step"), formats_and_steps())
@@ -59,6 +60,7 @@ def test_float64_on_all_ties(fmt: Format, step: int, mode: rounding.Rounding, sa
     same(torch.tensor(expected), got, torch.tensor(inputs, dtype=torch.float64).view(torch.int64))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("count", sizes(105, 1050))
 @pytest.mark.parametrize("mode", ROUNDINGS)
 @pytest.mark.parametrize("fmt", [F32, F64, TF32, F16, UE8M0], ids=str)
@@ -139,6 +141,7 @@ def test_odd_sum_keeps_the_side() -> None:
     assert rounding.round_float64(F32, down, rounding="rz").item() == formats.encode(F32, 2.0**60) - 1
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("fmt", only([F16, formats.BF16, E4M3, E2M1], [F16, E2M1]), ids=lambda f: f.name)
 def test_float32_values_round_as_float64_ones(fmt: formats.Format) -> None:
     """All exponents and every pattern of the upper significand bits: ties and their neighbours."""

@@ -46,6 +46,7 @@ def test_a_sum_and_its_error_are_exact(spread):
     assert [t.tolist() for t in fast] == [s.tolist(), e.tolist()]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("step", [pytest.param(41, id="few"), pytest.param(7, id="many", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("fmt", [F16, BF16], ids=str)
 def test_sums_of_every_half_with_some(fmt: Format, step: int):
@@ -91,6 +92,7 @@ def test_running_sums_in_numpy():
     assert [floats(v).tolist() for v in dot] == [t.tolist(), d.tolist()]
 
 
+@pytest.mark.slow
 def test_the_compensated_dot_product_is_nearly_exact():
     """A sum that cancels almost completely: plain float32 has no correct digit, dot2 nearly all."""
     a = numbers(200, 20)

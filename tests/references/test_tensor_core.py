@@ -77,6 +77,7 @@ def codes(fmt: Format, kind: str, shape: tuple[int, ...], generator: torch.Gener
     return found & ~((1 << fmt.ignored_bits) - 1)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("row", "to", "kind"), mixed(ROWS, [F32, F16], KINDS, of=2), ids=lambda v: v[0] if isinstance(v, tuple) else str(v)
 )

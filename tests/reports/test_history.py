@@ -14,7 +14,7 @@ from tests.support.reports import synthetic
 
 @pytest.fixture(scope="module")
 def base():
-    return synthetic.catalogue(8, ("sm_80", "sm_86", "sm_90a", "sm_100a"), per_cell=9)
+    return synthetic.catalogue(8, ("sm_80", "sm_86", "sm_90a", "sm_100a"), per_cell=5)
 
 
 def test_each_planted_change_is_found_on_its_night_and_nothing_else(base):
@@ -205,6 +205,7 @@ def test_the_history_of_a_folder_is_that_of_its_runs_kept_or_not(base, tmp_path,
     assert history(folder(tmp_path, kept))[0].changes != expected.changes
 
 
+@pytest.mark.slow
 def test_a_history_of_runs_that_ended_reads_lines_where_bits_changed_alone(base, tmp_path, monkeypatch):
     """Of the earlier runs: the newest is always read from its lines."""
     planted = list(synthetic.nights(base))

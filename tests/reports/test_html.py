@@ -64,6 +64,12 @@ def base():
 
 
 @pytest.fixture(scope="module")
+def small():
+    """A run for tests that make the same page again and again."""
+    return synthetic.catalogue(2, TARGETS[:2], per_cell=3)
+
+
+@pytest.fixture(scope="module")
 def page_of_base(base, tmp_path_factory):
     """The page of `base` alone, which several tests read."""
     return written(tmp_path_factory.mktemp("base"), [base])
@@ -248,6 +254,7 @@ def test_the_planted_changes_are_before_the_matrix(base, tmp_path):
     assert synthetic.digest("git", 8)[:12] in first
 
 
+@pytest.mark.slow
 def test_a_history_without_changes_says_so(base, tmp_path):
     words = Page(written(tmp_path, synthetic.nights(base, planted={}))).words
     assert "Nothing: verdicts, bits, errors, resources and speed are those of the first run" in words
@@ -361,6 +368,7 @@ def test_the_whole_catalogue_fits_in_five_megabytes(tmp_path):
     assert len(written(tmp_path, [synthetic.catalogue()]).encode()) < 5_000_000
 
 
+@pytest.mark.slow
 def test_a_large_page_packs_the_cases_in_which_nothing_failed(tmp_path, monkeypatch):
     base = synthetic.catalogue(25, TARGETS, per_cell=2)
     results = [synthetic.failing(r) if r.key.case == "rcp" else r for r in base.results]
@@ -504,12 +512,12 @@ class Shelf(dict):
         self[parts] = data
 
 
-def test_kept_asm_is_that_of_its_text_and_kind(base, tmp_path):
+def test_kept_asm_is_that_of_its_text_and_kind(small, tmp_path):
     """The same text has other colours as PTX than as Python, and constraints are not kept."""
     from ptxdiff.reports.history import history
 
-    name = base.results[0].key.case
-    info = base.cases[name]
+    name = small.results[0].key.case
+    info = small.cases[name]
     shelf = Shelf()
     for kind, text, constraints in (
         ("asm", "mov.b32 $0, 1; // if", "=r,r"),
@@ -519,7 +527,7 @@ def test_kept_asm_is_that_of_its_text_and_kind(base, tmp_path):
     ):
         changes = {"kind": kind, "texts": {"1": text}, "constraints": {"1": constraints}}
         variants = {n: dataclasses.replace(v, **changes) for n, v in info.variants.items()}
-        run = dataclasses.replace(base, cases={**base.cases, name: dataclasses.replace(info, variants=variants)})
+        run = dataclasses.replace(small, cases={**small.cases, name: dataclasses.replace(info, variants=variants)})
         plain = html.write([run], tmp_path / "plain.html").read_text(encoding="utf-8")
         for _ in range(2):
             assert (
@@ -527,7 +535,7 @@ def test_kept_asm_is_that_of_its_text_and_kind(base, tmp_path):
             )
 
 
-def test_a_kept_packet_equals_a_new_one(base, tmp_path):
+def test_a_kept_packet_equals_a_new_one(small, tmp_path):
     """Kept packets give the same page, and a changed text, outcome or lexer uses no packet of another."""
     from ptxdiff.records import Text, escaping, text_hash
     from ptxdiff.reports import highlight, packing
@@ -538,31 +546,31 @@ def test_a_kept_packet_equals_a_new_one(base, tmp_path):
         path = html.write_history(*history([run]), tmp_path / "page.html", packets=shelf)
         return path.read_text(encoding="utf-8"), shelf.given - given
 
-    shelf, plain = Shelf(), html.write([base], tmp_path / "plain.html").read_text(encoding="utf-8")
-    assert page(shelf, base) == (plain, 0)
-    cases = len(base.cases)
-    assert page(shelf, base) == (plain, cases)
-    name = base.results[0].key.case
-    used = {h for r in base.results if r.key.case == name for h in (r.ptx, r.sass)}
-    edited = {h: base.texts[h].text.replace("ret;", "trap;") for h in used if h}
-    assert any(text != base.texts[h].text for h, text in edited.items())
+    shelf, plain = Shelf(), html.write([small], tmp_path / "plain.html").read_text(encoding="utf-8")
+    assert page(shelf, small) == (plain, 0)
+    cases = len(small.cases)
+    assert page(shelf, small) == (plain, cases)
+    name = small.results[0].key.case
+    used = {h for r in small.results if r.key.case == name for h in (r.ptx, r.sass)}
+    edited = {h: small.texts[h].text.replace("ret;", "trap;") for h in used if h}
+    assert any(text != small.texts[h].text for h, text in edited.items())
     names = {h: text_hash(text) for h, text in edited.items()}
-    texts = {names[h]: Text(names[h], base.texts[h].kind, text) for h, text in edited.items()}
+    texts = {names[h]: Text(names[h], small.texts[h].kind, text) for h, text in edited.items()}
     results = [
         dataclasses.replace(r, ptx=names.get(r.ptx, r.ptx), sass=names.get(r.sass, r.sass)) if r.key.case == name else r
-        for r in base.results
+        for r in small.results
     ]
-    changed = dataclasses.replace(base, results=results, texts={**base.texts, **texts})
+    changed = dataclasses.replace(small, results=results, texts={**small.texts, **texts})
     text, given = page(shelf, changed)
     assert given < cases
     assert text == html.write([changed], tmp_path / "plain.html").read_text(encoding="utf-8")
-    failing = dataclasses.replace(base.results[0], words="another reason")
-    text, given = page(shelf, dataclasses.replace(base, results=[failing, *base.results[1:]]))
+    failing = dataclasses.replace(small.results[0], words="another reason")
+    text, given = page(shelf, dataclasses.replace(small, results=[failing, *small.results[1:]]))
     assert given == cases - 1
     assert all(Path(str(m.__file__)).read_bytes() in packing._code() for m in (packing, highlight, escaping))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(packing, "_code", lambda: b"another lexer")
-        assert page(shelf, base) == (plain, 0)
+        assert page(shelf, small) == (plain, 0)
 
 
 def test_kept_excerpts_of_compiled_asm_are_those_of_the_same_texts_and_code(base, tmp_path, monkeypatch):
@@ -603,14 +611,14 @@ def test_kept_excerpts_of_compiled_asm_are_those_of_the_same_texts_and_code(base
     assert len(listed) == before + len(plain)
 
 
-def test_a_kept_section_on_the_ledger_is_that_of_the_same_file_and_code(base, tmp_path, monkeypatch):
+def test_a_kept_section_on_the_ledger_is_that_of_the_same_file_and_code(small, tmp_path, monkeypatch):
     """A page with it equals a new one; an edited ledger, template or module of reports uses none of another."""
     from ptxdiff.reports.history import history
 
     shelf, book = Shelf(), tmp_path / "ledger.jsonl"
 
     def page(kept):
-        past = history([base])
+        past = history([small])
         return html.write_history(*past, tmp_path / "page.html", conformance=book, packets=kept).read_text("utf-8")
 
     def sections():
@@ -634,13 +642,13 @@ def test_a_kept_section_on_the_ledger_is_that_of_the_same_file_and_code(base, tm
         page(shelf)
 
 
-def test_a_kept_template_is_that_of_the_same_text_and_code(base, tmp_path, monkeypatch):
+def test_a_kept_template_is_that_of_the_same_text_and_code(small, tmp_path, monkeypatch):
     """jinja2 computes constants when it compiles a template, by our functions, so their code counts too."""
     from ptxdiff.reports.history import history
 
     def page(kept):
         html._environment.cache_clear()
-        text = html.write_history(*history([base]), tmp_path / "page.html", packets=kept).read_text("utf-8")
+        text = html.write_history(*history([small]), tmp_path / "page.html", packets=kept).read_text("utf-8")
         return text, {parts: data for parts, data in kept.items() if parts[0] == b"template"}
 
     shelf = Shelf()

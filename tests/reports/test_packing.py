@@ -14,7 +14,7 @@ from tests.support.sampling import only
 
 @pytest.fixture(scope="module")
 def base():
-    return [synthetic.catalogue(8, synthetic.TARGETS[3:8], per_cell=9)]
+    return [synthetic.catalogue(8, synthetic.TARGETS[3:8], per_cell=5)]
 
 
 def counting(monkeypatch):
@@ -24,6 +24,7 @@ def counting(monkeypatch):
     return made
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("budget", only([200, 1500, 2000, 4000, 6000], [1500, 4000]))
 def test_the_page_equals_that_of_trying_every_packet(base, tmp_path, monkeypatch, budget):
     monkeypatch.setattr(html, "PACKET_BUDGET", 8 * budget)

@@ -88,6 +88,7 @@ def test_a_run_is_resumed_with_the_same_choice_only(run_cases, pytester):
     assert json.loads((pytester.path / "run.jsonl").read_text().splitlines()[0])["environment"]["approximate"]
 
 
+@pytest.mark.slow
 def test_the_command_that_repeats_a_failure_names_the_choice(run_cases):
     wrong = PLAIN.replace("relative(2.0**-20)", "exact()").replace("relative", "exact")
     found = run_cases("--ptx-target=sm_90a", "--ptx-approximate=rounded", case=wrong)

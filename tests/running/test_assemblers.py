@@ -15,6 +15,7 @@ from ptxdiff.running.assemblers import AssemblerChoice, label_of, option_words, 
 from ptxdiff.running.cluster.messages import other_assembler
 from ptxdiff.triton.ptxas import NoAssembler, assembler_at
 from tests.support.caches import share_caches
+from tests.support.readyprocess import pytest_of_run
 from tests.support.tritons import since
 
 pytest.importorskip("triton")
@@ -150,9 +151,10 @@ def test_a_run_is_resumed_with_the_same_assemblers_only(runs, programs):
     assert runs("--ptx-resume", a, file="kept.jsonl") == first
 
 
-def test_the_command_has_the_options_too_and_the_end_counts_each(tmp_path, capfd):
+def test_the_command_has_the_options_too_and_the_end_counts_each(tmp_path, capfd, monkeypatch):
     """`ptxdiff run`: for the program that Triton uses, the key has no assembler, so that earlier and later runs
     compare."""
+    monkeypatch.setattr("ptxdiff.cli.run._call", pytest_of_run)
     (tmp_path / "case.py").write_text(CASE)
     file = tmp_path / "run.jsonl"
     words = ["run", str(tmp_path / "case.py"), "--backend", "assembler", "--target", TARGET, "--records", str(file)]

@@ -15,11 +15,11 @@ from ptxdiff.backends import sass as machine_code
 from ptxdiff.backends.emulator import EmulatorBackend
 from ptxdiff.backends.kept import KeptOutcomes
 from ptxdiff.emulator import TimeLimit
-from ptxdiff.jobs import Job, Outcome
+from ptxdiff.jobs import DisassemblingBackend, Job, Outcome
 from ptxdiff.model.load import LoadedCase, load
 from ptxdiff.model.targets import KNOWN
 from ptxdiff.model.variants import REVERSED, AsmVariant, ExpectedFailure
-from ptxdiff.records import PTXAS, brief_counts, brief_words, read
+from ptxdiff.records import PTXAS, Result, brief_counts, brief_words, read
 from ptxdiff.references.formats import F16, F32, U32
 from ptxdiff.running import ptxas_fault
 from ptxdiff.running.assemblers import tritons_options
@@ -66,6 +66,14 @@ def brief():
     return made
 
 
+def _whole_results(item: Item) -> list[Result]:
+    """The results of the whole plan, whose kernels nvdisasm reads together: each of its starts takes as long."""
+    backend = create("sass")
+    assert isinstance(backend, DisassemblingBackend)
+    backend.disassemble_ahead([job for _, job in jobs(item, backend, "quick") if job])
+    return run_item(item, backend, "quick").results
+
+
 def _catalogue() -> list[Item]:
     names = ("add_half", "f32x2", "byte_permute", "matmul", "rotary_in_place", "cuda_fma", "sigmoid")
     loaded = [case for name in names for case in load(CASES / f"{name}.py")]
@@ -76,7 +84,7 @@ def _case_and_variant(item: Item) -> str:
     return f"{item.loaded.name}::{item.variant_name}"
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("item", spread(_catalogue(), 3, lambda i: [i.loaded.path], _case_and_variant))
 def test_it_is_a_part_of_the_whole_plan(item):
     """Records of a run with the whole plan then have every key of one with the smaller plan, so that gates compare."""
@@ -86,6 +94,7 @@ def test_it_is_a_part_of_the_whole_plan(item):
     assert part < whole
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("item", _catalogue(), ids=lambda i: f"{i.loaded.name}::{i.variant_name}")
 def test_it_compiles_nothing_that_the_assembler_does_not(item):
     """Else each item would wait for Triton and ptxas, which takes most of a run."""
@@ -97,6 +106,7 @@ def test_it_compiles_nothing_that_the_assembler_does_not(item):
     assert len(more) == (item.loaded.case.elementwise and short)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("item", _catalogue(), ids=lambda i: f"{i.loaded.name}::{i.variant_name}")
 def test_the_kernels_that_are_made_ahead_are_those_that_run(item, monkeypatch):
     plan = ItemPlan(item, create("sass", brief=True), "quick")
@@ -162,7 +172,7 @@ def test_full_effort_has_everything():
 def test_the_results_say_that_they_are_a_part(brief):
     results = run_item(_item(FLIPPED), brief, "quick").results
     assert {r.verdict for r in results} == {"pass"}
-    whole = run_item(_item(FLIPPED), create("sass"), "quick").results
+    whole = _whole_results(_item(FLIPPED))
     assert brief_counts(results) == (len(results), len(whole))
     assert brief_counts(whole) == (0, 0)
 
@@ -177,7 +187,7 @@ def test_an_expected_failure_that_the_part_does_not_show_is_no_failure(brief):
     right = asm("xor.b32 $0, $1, 1;", expected_failure=ExpectedFailure(REVERSED))
     case = replace(FLIPPED, variants={"asm": right})
     assert {r.verdict for r in run_item(_item(case), brief, "quick").results} == {"pass"}
-    assert "fail" in {r.verdict for r in run_item(_item(case), create("sass"), "quick").results}
+    assert "fail" in {r.verdict for r in _whole_results(_item(case))}
 
 
 def test_a_part_that_judges_almost_nothing_gives_way_to_the_whole_plan(brief, monkeypatch):
@@ -187,7 +197,7 @@ def test_a_part_that_judges_almost_nothing_gives_way_to_the_whole_plan(brief, mo
     )
     results = run_item(_item(FLIPPED), brief, "quick").results
     assert {r.verdict for r in results} == {"pass"}
-    assert len(results) == len(run_item(_item(FLIPPED), create("sass"), "quick").results)
+    assert len(results) == len(_whole_results(_item(FLIPPED)))
 
 
 # ---- One computation of the PTX for two backends ---------------------------------------------------------------------
@@ -336,6 +346,7 @@ def wrong_ptxas(tmp_path):
     return str(path)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("part", [True, False])
 def test_a_doubtful_result_ends_no_plan(brief, monkeypatch, wrong_ptxas, part):
     """The first launches differ from their PTX, but have a form that is not taught; others have taught forms alone."""

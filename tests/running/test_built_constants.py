@@ -17,6 +17,7 @@ from ptxdiff.model.load import LoadedCase
 from ptxdiff.references.formats import F16, F32, F64, U8, U16, U32, U64
 from ptxdiff.running.item import Item
 from ptxdiff.running.run import run_item
+from tests.support.sampling import paired
 
 pytest.importorskip("torch")
 
@@ -63,11 +64,11 @@ def run(case, folder, stop=False):
     return run_item(item, create("emulator"), "quick", stop=stop)
 
 
-@pytest.mark.parametrize(("fmt", "pack"), [(U32, 1), (U16, 2), (U8, 4)], ids=["1", "2", "4"])
-@pytest.mark.parametrize("name", BUILT)
-def test_a_number_that_the_asm_builds_is_an_input(name, fmt, pack, tmp_path):
+@pytest.mark.parametrize(("name", "pack"), paired(BUILT, (1, 2, 4), of=3))
+def test_a_number_that_the_asm_builds_is_an_input(name, pack, tmp_path):
     """Of one element, and as the word of a pack."""
     built, number = BUILT[name]
+    fmt = {1: U32, 2: U16, 4: U8}[pack]
     verdicts = {}
     for wrong in (True, False):
         text = text_of(built, "setp.eq.u32 p, $1, t;", "mov.b32 $0, $1;", wrong)
@@ -80,6 +81,7 @@ def test_a_number_that_the_asm_builds_is_an_input(name, fmt, pack, tmp_path):
     assert verdicts == {True: "fail", False: "pass"}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("fmt", "pack"), [(U32, 1), (U16, 2), (U8, 4)], ids=["1", "2", "4"])
 @pytest.mark.parametrize("name", ["two halves", "a loop"])
 def test_two_numbers_that_the_asm_builds_meet_two_inputs(name, fmt, pack, tmp_path):
@@ -104,6 +106,7 @@ OTHER_WIDTHS = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", OTHER_WIDTHS)
 def test_numbers_of_all_widths(name, tmp_path):
     fmt, letter, condition, flip = OTHER_WIDTHS[name]

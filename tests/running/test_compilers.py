@@ -117,6 +117,7 @@ def _forget():
         shared.close()
 
 
+@pytest.mark.slow
 def test_a_run_is_not_resumed_with_another_build(run_cases, pytester, old):
     run_cases("--ptx-records=r.jsonl", *ALSO, "--ptx-backend=assembler", case=FLIP % "")
     compiler(old).write_text(compiler(old).read_text().replace(FAULT, ""))
@@ -150,6 +151,7 @@ def test_an_interpreter_without_triton_is_no_build(tmp_path):
         builds.build_called("bare")
 
 
+@pytest.mark.slow
 def test_a_worker_that_finds_another_triton_than_its_builds_is_refused(results, old, monkeypatch):
     """Planted: the folders given to the worker hold this environment's packages."""
     monkeypatch.setattr("ptxdiff.processes.pool.theirs_too", lambda path: path)

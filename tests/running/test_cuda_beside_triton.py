@@ -24,6 +24,7 @@ def results(loaded, backend, **options):
     return {v: [r for r in found[v] if r.key.context == "straight" and r.key.pack == 1] for v in VARIANTS}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("backend", [EmulatorBackend(), AssemblerBackend("never")], ids=lambda b: b.name)
 def test_both_pass_without_a_gpu(backend):
     (loaded,) = load(CASE)

@@ -29,7 +29,10 @@ def run(run_cases, monkeypatch):
     return lambda *options, text=CASES: run_cases(*OPTIONS, *options, planted=text)
 
 
-@pytest.mark.parametrize("options", [(), ("-n1", "-p", "xdist")], ids=["here", "workers"])
+@pytest.mark.parametrize(
+    "options",
+    [pytest.param((), id="here"), pytest.param(("-n1", "-p", "xdist"), id="workers", marks=pytest.mark.slow)],
+)
 def test_a_mistake_on_three_targets_is_one_block_with_the_cause_first(run, options):
     result = run(*options)
     text = result.stdout.str()
@@ -43,6 +46,7 @@ def test_a_mistake_on_three_targets_is_one_block_with_the_cause_first(run, optio
     assert all(line.endswith("; the same on 2 more targets") for line in summary)
 
 
+@pytest.mark.slow
 def test_vv_prints_every_item(run):
     result = run("-vv")
     assert len([line for line in result.outlines if line.startswith("FAILED")]) == 9

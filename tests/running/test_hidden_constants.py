@@ -98,6 +98,7 @@ def run(request, run_cases, pytester, monkeypatch):
     return run
 
 
+@pytest.mark.sample(4)
 def test_the_gate_takes_it_for_no_repair(run, tmp_path):
     """Neither with the full form of a baseline nor with its digests."""
     assert "1 passed" in run("6", "6", "--ptx-records=accepted.jsonl")
@@ -115,6 +116,7 @@ def test_the_gate_takes_it_for_no_repair(run, tmp_path):
         assert any("changed too" in f.text for f in decision.findings if f.code)
 
 
+@pytest.mark.sample(4)
 def test_a_replay_says_so(run):
     output = run("6", "7")
     node, word = shlex.split(re.findall(r"^  repeat    pytest (.*)$", output, flags=re.M)[0])

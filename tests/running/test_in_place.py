@@ -4,6 +4,7 @@ import json
 import re
 
 import numpy as np
+import pytest
 
 from ptxdiff.judging.judged_share import unwritten_error
 
@@ -215,6 +216,7 @@ def test_a_failure_is_repeated_by_its_token(run_cases, pytester):
     again.stdout.fnmatch_lines(["*codes differ*"])
 
 
+@pytest.mark.slow
 def test_the_assembler_accepts_it(run_cases):
     run_cases("-k", "right or ptx", "--ptx-backend=assembler", sums=HEAD + SUMS).assert_outcomes(passed=2)
 
@@ -284,6 +286,7 @@ bound = of(where={"at": generated})
 """
 
 
+@pytest.mark.slow
 def test_an_index_out_of_range_gets_a_hint_to_use_where(run_cases, pytester):
     """Edges and random bits have no range, so that a kernel accesses memory outside its tensor, or its reference
     raises."""

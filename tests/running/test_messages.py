@@ -105,6 +105,7 @@ def test_undefined_bits_point_at_the_line_of_the_asm(run_cases, monkeypatch):
     assert "templates.py" not in said
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("alone", ["1", "0"])
 def test_the_printed_repeat_command_finds_the_undefined_bits_again(run_cases, monkeypatch, alone):
     """The token holds the input of the finding, not the first input of the set."""
@@ -151,6 +152,7 @@ def dumped(said: str) -> tuple[dict[str, np.ndarray], list[str]]:
         return dict(file), space["shown"]  # type: ignore[return-value]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["alone", "xdist"])
 def test_a_failure_can_be_loaded(run_cases, workers):
     said = run_cases("--ptx-dump=kept/here", "-k", "wrong", *workers, flip=FLIP).stdout.str()

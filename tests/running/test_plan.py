@@ -62,6 +62,7 @@ def test_the_targets_of_a_case_together_have_every_pair():
     assert all(s.padding is not None or s.context == "loop" for s in alone)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("backend", ["emulator", "gpu"])
 @pytest.mark.parametrize("target", KNOWN)
 def test_every_target_shuffles_and_loops_at_every_pack(target, backend):
@@ -84,6 +85,7 @@ def test_plain_triton_is_shuffled_and_looped_on_every_target_too():
         assert any(i.setup.context == "loop" for i in items)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("target", KNOWN)
 def test_every_target_runs_a_triton_function_with_whole_packs_and_both_fusions(target):
     case = Case(inputs={"x": F32}, outputs={"y": F32}, reference=lambda x: x, variants={"v": plain(same)})
@@ -92,6 +94,7 @@ def test_every_target_runs_a_triton_function_with_whole_packs_and_both_fusions(t
     assert {s.block // (32 * s.num_warps) for s in whole} >= {8}  # elements of a thread
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("target", KNOWN)
 @pytest.mark.parametrize(("text", "fusions"), [("add.f32 $0, $1, $1;", {False}), (SUM, {False, True})])
 def test_every_target_runs_both_fusions_of_asm_that_may_be_contracted(text, fusions, target):
@@ -100,6 +103,7 @@ def test_every_target_runs_both_fusions_of_asm_that_may_be_contracted(text, fusi
     assert {i.setup.fusion for i in items if not i.setup.shape and i.input_set == "edges/1"} == fusions
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("target", KNOWN)
 def test_every_target_runs_a_kernel_in_every_shape_at_each_alignment(target):
     case = case_of(variants={"v": kernel(same, grid=(1,))})
@@ -112,6 +116,7 @@ def test_every_target_runs_a_kernel_in_every_shape_at_each_alignment(target):
         )
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("target", KNOWN)
 @pytest.mark.parametrize("backend", ["emulator", "assembler"])
 def test_every_target_compiles_every_text(backend, target):

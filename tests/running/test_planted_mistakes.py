@@ -126,6 +126,7 @@ MISSPELT = (
 )
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("mistake", "name", "target"), mixed(MISSPELT, ("emulator", "assembler"), ("sm_90a", "sm_100a"), of=2)
 )
@@ -140,6 +141,7 @@ def test_a_misspelt_instruction_is_an_error_never_a_skip(tmp_path, mistake, name
     assert "\n" not in found.results[0].words
 
 
+@pytest.mark.slow
 def test_an_edit_without_effect_passes(tmp_path, monkeypatch, backend):
     """The control: the tests above fail because of the mistake, not because the file was edited."""
     monkeypatch.setenv("PTXDIFF_ASM_ALONE", "1")

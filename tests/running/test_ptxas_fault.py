@@ -228,6 +228,7 @@ def test_the_attachment_is_reduced_and_shows_the_fault(backend, tried, tmp_path)
     assert len(whole) < 40
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("bound", [True, False], ids=["with CUDA's driver", "without"])
 def test_tritons_own_assembler_is_examined_too(backend, tried, monkeypatch, tmp_path, bound):
     """Without any option: what Triton launches is wrong, and its ptxas gives the same code when called by hand."""

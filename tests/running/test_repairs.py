@@ -72,6 +72,7 @@ def causes(found):
     return {r.words.partition("]: ")[2].partition("; ")[0] for r in found.results if r.verdict == "fail"}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("reference", "text", "fmt", "says"),
     [
@@ -134,6 +135,7 @@ def high_product(a, b):
     return high * b + (low * b >> 16) >> 16
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("says", WRONG_WORDS)
 def test_opcodes_parts_carries_predicates_and_registers_are_named(says):
     reference, text = WRONG_WORDS[says]

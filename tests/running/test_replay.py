@@ -117,6 +117,7 @@ def test_a_replay_of_the_same_case_has_no_remark(run_cases):
         assert "this token" not in output
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("old", "new", "outcome", "what"),
     [

@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -24,6 +23,8 @@ from ptxdiff.reports.model import view
 from ptxdiff.reports.verdict import overall
 from ptxdiff.running.recorder import records_path
 from tests.support.case_sources import CONSTANT, FLIP, MIXED, RIGHT
+from tests.support.readyprocess import Started
+from tests.support.readyworkers import OF_A_FORK
 from tests.support.running.pytest_process import environment, plugin
 
 SLOW = RIGHT.replace(
@@ -58,14 +59,9 @@ def refused(path: Path, capsys: pytest.CaptureFixture[str]) -> bool:
 # ---- A run that is stopped -----------------------------------------------------------------------------------------
 
 
-def handle_ctrl_c() -> None:
-    """Handle SIGINT again: a shell starts background processes with SIGINT ignored, and these tests inherit that."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 @pytest.fixture
 def start(tmp_path):
-    """A function that starts pytest on case files in a new process and a new session."""
+    """A function that starts pytest on case files in a process and a group of its own."""
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     (tmp_path / "cases").mkdir()
     started = []
@@ -73,12 +69,9 @@ def start(tmp_path):
     def begin(*options, **sources):
         for name, source in sources.items():
             (tmp_path / "cases" / f"{name}.py").write_text(source)
-        words = [sys.executable, "-m", "pytest", "cases", "-q", "-p", "no:cacheprovider", "--ptx-backend=emulator"]
-        words += ["--ptx-target=sm_100a", "--ptx-records=run.jsonl", *plugin(), *options]
-        process = subprocess.Popen(
-            words, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, start_new_session=True, preexec_fn=handle_ctrl_c,
-        )  # fmt: skip
+        words = [sys.executable, "-m", "pytest", *OF_A_FORK, "cases", "-q", "-p", "no:cacheprovider"]
+        words += ["--ptx-backend=emulator", "--ptx-target=sm_100a", "--ptx-records=run.jsonl", *plugin(), *options]
+        process = Started(words, str(tmp_path), environment())
         started.append(process)
         return process
 
@@ -89,7 +82,7 @@ def start(tmp_path):
         process.communicate()
 
 
-def busy(folder: Path, process: subprocess.Popen[str]) -> None:
+def busy(folder: Path, process: Started) -> None:
     """Wait until the slow case runs."""
     deadline = time.monotonic() + 120
     while not (folder / "cases" / "busy").exists():
@@ -338,6 +331,7 @@ case = Case(
 '''
 
 
+@pytest.mark.slow
 def test_passes_are_shown_with_their_evidence(run_cases, pytester, capsys):
     result = run_cases("--ptx-records=run.jsonl", flip=RIGHT, rcp=APPROXIMATE)
     result.assert_outcomes(passed=2)
@@ -397,6 +391,7 @@ def same(part: Path, whole: Path) -> bool:
     return bool(chosen)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rounds", [pytest.param(2, id="quick"), pytest.param(60, id="slow", marks=pytest.mark.slow)])
 def test_order_and_choice_change_no_result(run_cases, pytester, rounds):
     """The slow variant has 60 rounds of a second each."""

@@ -110,6 +110,7 @@ def test_a_difference_on_one_word_of_2_32_fails_with_that_input(monkeypatch: pyt
     assert note.startswith(contexts.TRIAL + "no solver is installed")
 
 
+@pytest.mark.slow
 def test_an_input_outside_the_domain_fails_nothing() -> None:
     def rarely(a: Any, b: Any) -> Any:
         return a | b

@@ -61,6 +61,7 @@ REPEATED = {
 }
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("backend", ["emulator", "assembler"])
 @pytest.mark.parametrize("target", KNOWN)
 def test_a_register_outside_braces_fails_on_every_target(tmp_path, target, backend):
@@ -79,6 +80,7 @@ def test_a_name_outside_braces_is_named(tmp_path, text, backend):
     assert f"{named} is declared outside braces" in found.results[0].message
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("backend", ["emulator", "assembler"])
 @pytest.mark.parametrize(
     "text", ["{{ .reg .b32 t; mov.b32 t, $1; add.u32 $0, t, 1; }}", "bra L${{:uid}}; L${{:uid}}: add.u32 $0, $1, 1;"]
@@ -95,6 +97,7 @@ CALL = """tl.inline_asm_elementwise(
     ).to(tl.uint32, bitcast=True)"""
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("backend", ["emulator", "assembler"])
 @pytest.mark.parametrize(("begin", "end", "verdict"), [("", "", "error"), ("{", "}", "pass")])
 def test_a_register_outside_braces_of_a_triton_function(tmp_path, backend, begin, end, verdict):
@@ -192,6 +195,7 @@ misspelt_at_pack_4 = case_of(asm({
 """
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("planted", "backend", "verdict", "words"),
     [

@@ -152,6 +152,7 @@ def test_programs_that_no_launch_here_has_add_nothing():
     assert sizes_beside(variant) == (299, 300, 301, MANY)
 
 
+@pytest.mark.slow
 def test_two_files_that_are_compared_run_at_the_same_sizes(tmp_path):
     """A number of programs leads to a larger size where a program has more elements."""
     one, two = (case_of("setp.eq.u32 p, %r3, 4000;", threads).variants["v"] for threads in (64, 128))

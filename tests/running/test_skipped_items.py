@@ -56,6 +56,7 @@ def records(pytester):
     return read(Path(pytester.path, "r.jsonl"))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("conftest", SKIPPING.values(), ids=SKIPPING)
 def test_a_skipped_item_is_a_result_that_was_not_run(run_cases, pytester, conftest):
     (pytester.path / "conftest.py").write_text(conftest)
@@ -68,6 +69,7 @@ def test_a_skipped_item_is_a_result_that_was_not_run(run_cases, pytester, confte
     assert run.end.verdicts["not run"] == 1
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("workers", [(), ("-n2", "--dist=loadgroup")], ids=["alone", "xdist"])
 def test_a_resumed_run_asks_for_skipped_items_again(run_cases, pytester, workers):
     (pytester.path / "conftest.py").write_text(SKIPPING["a call in setup"])

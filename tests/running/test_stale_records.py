@@ -24,6 +24,7 @@ def pytest_collection_modifyitems(items):
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("conftest", NOTHING.values(), ids=NOTHING)
 def test_a_run_without_results_replaces_the_file(run_cases, pytester, conftest):
     right = FLIP.replace("0x01010181", "0x01010101")
@@ -60,6 +61,7 @@ def test_a_file_that_cannot_be_collected_replaces_the_file(run_cases, pytester):
     assert nothing_ran(read(file))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("conftest", NOTHING.values(), ids=NOTHING)
 def test_a_run_without_results_is_the_newest_of_its_folder(run_cases, pytester, conftest):
     right = FLIP.replace("0x01010181", "0x01010101")
@@ -78,6 +80,7 @@ def test_a_run_of_other_tests_writes_no_file_into_the_folder(run_cases, pytester
     assert record_files(Path(pytester.path, "runs")) == []
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("records", [("runs",), ("runs/zz.jsonl.zst", "--ptx-share-texts")], ids=["folder", "as named"])
 def test_a_run_whose_file_cannot_be_collected_is_the_newest_of_its_folder(run_cases, pytester, records):
     """`ptxdiff run` chooses the name of the new file, and so names a file."""

@@ -35,6 +35,7 @@ def summary(result):
     return [line for line in lines[begin + 1 :] if line.startswith(("FAILED", "ERROR"))], lines[begin + 1 :]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("options", [(), ("-n1", "-p", "xdist"), ("-vv",)], ids=["here", "workers", "verbose"])
 def test_a_log_has_each_message_once_and_its_first_line_in_the_summary(run_cases, as_in_ci, options):
     result = run_cases(*options, "--junitxml=junit.xml", negation=CASE)

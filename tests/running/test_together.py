@@ -126,6 +126,7 @@ def test_machine_code_of_all_items_is_disassembled_with_one_call(calls):
     assert found == [[(r.key, r.verdict, r.words, r.outputs_digest) for r in results] for results in alone]
 
 
+@pytest.mark.slow
 def test_backends_that_disassemble_share_one_call(calls):
     """All kernels are read before the assembler's first item, with the results of items run alone."""
     assembler, sass = AssemblerBackend(), create("sass", brief=True)

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 CASE = '''"""The next numbers, from tuned kernels."""
 
 import triton
@@ -85,6 +87,7 @@ def test_each_configuration_is_a_variant_of_its_own(run_cases, pytester, monkeyp
     }
 
 
+@pytest.mark.slow
 def test_a_failure_says_that_the_kernel_prunes_configurations(run_cases, monkeypatch):
     """Triton's own launch would not have taken this one, which fails here; which one it takes depends on arguments."""
     monkeypatch.setenv("PTXDIFF_ASM_ALONE", "0")

@@ -67,6 +67,7 @@ def failing(results):
     return {r.key.input_set.partition("+")[0] for r in results if r.verdict == "fail"}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", TEXTS)
 def test_constants_of_the_asm_are_inputs(name, tmp_path):
     special, left, right = TEXTS[name]
@@ -109,6 +110,7 @@ MADE_BY_TWO = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", MADE_BY_TWO)
 def test_what_two_inputs_make_together_is_a_constant(name, tmp_path):
     text = """{ .reg .pred p; .reg .b32 t; SPECIAL min.u32 t, $1, $2; setp.gt.and.u32 p, t, 2, p;
@@ -118,6 +120,7 @@ def test_what_two_inputs_make_together_is_a_constant(name, tmp_path):
     assert "together/4" in failing(results)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("fmt", "type", "code"), [(F32, "f32", "0f42f6e979"), (F16, "f16", "0x3e3d"), (BF16, "bf16", "0x3fcb")],
     ids=["float32", "float16", "bfloat16"],

@@ -18,6 +18,7 @@ from ptxdiff.model.load import LoadedCase
 from ptxdiff.references.formats import BF16, E2M1X2, F16, F32, U8, U16, Format
 from ptxdiff.running.item import Item
 from ptxdiff.running.run import run_item
+from tests.support.sampling import paired
 
 pytest.importorskip("torch")
 
@@ -195,6 +196,7 @@ def tuples_of(fmt: Format, pack: int):
     return word_sets(case_of(fmt, pack, {"v": "mov.b32 $0, $1;"}), "quick", asm("", pack=pack), pack)[0].all()["x"]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("plant", PLANTS)
 def test_tuples_show_code_that_is_wrong_for_some_words(plant):
     """By construction: no input here depends on a name or a seed."""
@@ -218,14 +220,14 @@ def run(condition, fmt, pack, wrong, folder, backend, name="copy", effort="quick
 SOME = ("zero", "the low half zero", "a word of the asm under a mask", "NaN beside infinity", "eight bytes zero")
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("plant", SOME)
+@pytest.mark.parametrize(("plant", "name"), paired(SOME, NAMES, of=2))
 def test_a_wrong_word_fails_whatever_the_name_of_the_case(plant, name, tmp_path, backend):
     fmt, pack, condition = PLANTS[plant]
     found = run(condition, fmt, pack, True, tmp_path, backend, name)
     assert found.verdict == "fail", [r.words for r in found.results if r.verdict == "error"]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("plant", SOME)
 def test_code_that_is_right_for_all_words_passes(plant, tmp_path, backend, monkeypatch):
     monkeypatch.setenv("PTXDIFF_ASM_ALONE", "1")
@@ -254,6 +256,7 @@ TWO_INPUTS = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("plant", TWO_INPUTS)
 def test_tuples_of_two_inputs(plant):
     text = ADD.format(TWO_INPUTS[plant])

@@ -55,6 +55,7 @@ def _run(tmp_path, by, expected="", dump=None):
     return run_item(item, create("sass"), "quick", assemblers=(by,), stop=True, dump=dump).results
 
 
+@pytest.mark.slow
 def test_a_fault_is_proved_as_on_a_gpu(tmp_path, faulty) -> None:
     """pytorch/pytorch issue 190973: VIMNMX3 drops a negation."""
     found = _run(tmp_path, faulty, dump=tmp_path)[-1]
@@ -71,6 +72,7 @@ def test_a_fault_is_proved_as_on_a_gpu(tmp_path, faulty) -> None:
     assert "neg.s32" in ptx.read_text()
 
 
+@pytest.mark.slow
 def test_a_proved_fault_can_be_declared(tmp_path, faulty) -> None:
     found = _run(tmp_path, faulty, DECLARED)
     assert [r.expected_failure for r in found if r.verdict == "fail"] == [True]

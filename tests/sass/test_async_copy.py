@@ -110,7 +110,7 @@ def stored(name: str, target: str, level: str, change: tuple[str, str] = ("", ""
     return y
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("name", "target", "opt"), mixed(["copies", "handed", "arrive more"], ["sm_90a", "sm_100a"], [0, 3], of=2)
 )
@@ -127,6 +127,7 @@ def test_other_copies_give_the_bits_of_the_ptx(name: str) -> None:
     assert (stored(name, "sm_90a", "sass") == wanted).all()
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(("body", "kind"), [*((REDUCED, k) for k in GLOBAL), *((NEAR, k) for k in SHARED)])
 def test_reductions_give_the_bits_of_the_ptx(body: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"{__name__}.BODIES", _reductions())
@@ -172,6 +173,7 @@ WAIT: mbarrier.try_wait.parity.shared::cta.b64 q, [a+8], i; @!q bra WAIT;
 """
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("opt", [0, 3])
 def test_the_thread_that_copies_must_wait_too(opt: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """No race shows it, because a warp issues its instructions in order."""

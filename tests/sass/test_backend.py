@@ -63,6 +63,7 @@ def test_it_runs_a_kernel(backend) -> None:
     assert any("timing" in note for note in outcome.notes)
 
 
+@pytest.mark.slow
 def test_it_runs_a_kernel_with_scratch_memory(backend) -> None:
     from tests.support.small_kernels import described
 
@@ -223,6 +224,7 @@ def test_equal_machine_code_on_equal_inputs_runs_once(backend, runs) -> None:
     assert len({outcome.identity for outcome in found}) == 2  # their PTX differs
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "other",
     [
@@ -334,6 +336,7 @@ def _pairs(count: int = 300) -> dict[str, np.ndarray]:
     return {n: rng.uniform(0.5, 2, count).astype(np.float32).view(np.uint32) for n in "xz"}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("case", "texts"), [(MIXED, ["add.f32"]), (KEPT, ["add.f32", "sub.f32"])])
 def test_it_says_which_products_ptxas_fused(backend, case, texts) -> None:
     inputs = _pairs()

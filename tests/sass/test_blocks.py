@@ -181,6 +181,7 @@ RACES = {
 }
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(("name", "target"), paired(BODIES, TARGETS, 3))
 def test_machine_code_gives_the_bits_of_the_ptx(name: str, target: str) -> None:
     body = BODIES[name]
@@ -192,6 +193,7 @@ def test_machine_code_gives_the_bits_of_the_ptx(name: str, target: str) -> None:
     assert (found[1] == expected[1]).all()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("opt", [1, 3])
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100a"])
 def test_counts_of_one_give_the_bits_of_the_ptx(target: str, opt: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,6 +208,7 @@ def test_counts_of_one_give_the_bits_of_the_ptx(target: str, opt: int, monkeypat
     assert (_bits(HISTOGRAM, target, "sass", opt=opt)[0] != expected).any()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100a", "sm_120a"])
 def test_lanes_that_may_be_apart_exchange_as_in_ptx(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
@@ -223,6 +226,7 @@ def _twice(step: shared._Atomic) -> shared._Atomic:
     return step
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("target", "opt"), [("sm_80", 3), ("sm_90a", 0), ("sm_90a", 3), ("sm_100a", 0)])
 def test_barriers_may_be_counted_in_registers(target: str, opt: int) -> None:
     """At level 0 ptxas has the lanes of a warp come together first, by WARPSYNC.COLLECTIVE.ALL."""

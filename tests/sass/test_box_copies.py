@@ -56,6 +56,7 @@ def _copied(
     return y
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("opt", [0, 3])
 @pytest.mark.parametrize(
     ("target", "swizzle", "first"), [("sm_90a", 0, 2), ("sm_90a", 3, -3), ("sm_100a", 3, 7), ("sm_100a", 0, 15)]
@@ -81,6 +82,7 @@ SEVERAL = (
 )
 
 
+@pytest.mark.slow
 def test_a_box_for_several_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = _copied("ptx", "sm_90a", 3, 2, text=SEVERAL, grid=2)
     assert wanted[4].any()
@@ -106,6 +108,7 @@ ANOTHER = (
 )
 
 
+@pytest.mark.slow
 def test_a_box_for_another_block() -> None:
     wanted = _copied("ptx", "sm_90a", 3, 2, text=ANOTHER, grid=2)
     assert wanted[4].any()
@@ -171,6 +174,7 @@ def _made(level: str, target: str, begin: str, swizzle: int, opt: int = 3, field
     return y
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("target", "begin", "swizzle", "opt"),
     [("sm_90a", "zeros", 3, 3), ("sm_90a", "zeros", 0, 0), ("sm_90a", "the host's", 3, 3), ("sm_100a", "zeros", 3, 3),
@@ -182,6 +186,7 @@ def test_a_map_that_the_kernel_makes(target: str, begin: str, swizzle: int, opt:
     np.testing.assert_array_equal(_made("sass", target, begin, swizzle, opt), wanted)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("target", ["sm_90a", "sm_120a"])
 def test_a_map_that_a_triton_kernel_makes(target: str) -> None:
     """It lies in the scratch memory of the kernel."""

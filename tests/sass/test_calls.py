@@ -43,7 +43,7 @@ KERNELS = {
 """Functions, and what a kernel does with its word %x and its number %i."""
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("opt", [0, 3])
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_120a"])
 @pytest.mark.parametrize("name", KERNELS)

@@ -100,6 +100,7 @@ def cluster_run(name: str, level: str, body: str = "", **options: object) -> np.
     return out
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(
     ("name", "target", "opt"),
     [*((n, "sm_90a", 3) for n in BODIES), ("arrivals", "sm_90a", 0), ("arriving stores", "sm_100a", 3)],
@@ -115,12 +116,14 @@ REGISTERS += "add.u32 y, y, v; shl.b32 x, x, 8; mov.u32 v, %nclusterid.x; add.u3
 REGISTERS += "mov.u32 v, %cluster_nctaid.x; add.u32 x, x, v;"
 
 
+@pytest.mark.slow
 def test_special_registers_of_clusters() -> None:
     found = cluster_run("", "sass", REGISTERS).reshape(BLOCKS, THREADS, 2)
     assert (found == cluster_run("", "ptx", REGISTERS).reshape(found.shape)).all()
     assert found[:, 0, 1].tolist() == [b // SIZE << 8 | b % SIZE for b in range(BLOCKS)]
 
 
+@pytest.mark.slow
 def test_a_launch_can_state_the_clusters() -> None:
     out, wanted = np.zeros((2, 2 * BLOCKS * THREADS), np.uint32)
     text = TEXT.format(body=BODIES["loads"], size=SIZE).replace(f".reqnctapercluster {SIZE}", "")
@@ -176,6 +179,7 @@ SCOPES = [
 ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("release", "to", "of", "acquire", "races"), SCOPES)
 def test_scopes_of_one_block_order_no_other_block(release: str, to: str, of: str, acquire: str, races: bool) -> None:
     fences = {"release": f"fence.acq_rel.{release};", "acquire": f"fence.acq_rel.{acquire};"}
@@ -233,6 +237,7 @@ def _placed(level: str, size: str, grid: tuple[int, int, int], target: str = "sm
     return out
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("size", "grid"), [("2, 2, 1", (4, 2, 1)), ("1, 4", (1, 8, 1)), ("1, 2, 2", (1, 4, 2)), ("1, 1, 4", (2, 1, 4))]
 )

@@ -90,7 +90,7 @@ def _stored(name: str, level: str, target: str, opt: int = 3) -> np.ndarray:
     return out
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(
     ("name", "target", "opt"),
     [*((n, t, 3) for n in BODIES for t in TARGETS), ("of each", "sm_90a", 0), ("kinds", "sm_80", 0)],
@@ -101,6 +101,7 @@ def test_machine_code_gives_the_bits_of_the_ptx(name: str, target: str, opt: int
     assert (_stored(name, "sass", target, opt) == wanted).all()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("target", "opt"), [("sm_80", 3), ("sm_80", 0), ("sm_90a", 0)])
 def test_one_lane_waits_for_its_warp(target: str, opt: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(BODIES, "one", ONE_WAITS)
@@ -131,6 +132,7 @@ def test_a_weak_flag_is_a_race(monkeypatch: pytest.MonkeyPatch) -> None:
         _stored("strong", "sass", "sm_90a")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "body",
     [
@@ -177,7 +179,7 @@ def _waiting(read: str, data: str = "ld.u32 x, [g+128];") -> str:
     return body.replace("ld.acquire.cta.u32 y, [g+-128];", read)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("opt", [0, 3])
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(
@@ -201,6 +203,7 @@ def test_a_strong_load_orders_as_in_ptx(name: str, body: str, races: bool, targe
     assert (_stored("this", "sass", target, opt) == wanted).all()
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("after", ["", "fence.acq_rel.cta;"])
 @pytest.mark.parametrize("name", ["last", "last of shared"])
 def test_a_count_without_a_memory_barrier_before_it_is_a_race(name: str, after: str, monkeypatch) -> None:

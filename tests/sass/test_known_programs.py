@@ -46,7 +46,7 @@ def _tried(fault, version: str) -> None:
     assert first_difference.startswith("values first differ at 0x")
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("fault", LIVE, ids=[f["skeleton"] for f in LIVE])
 def test_wrong_words_are_those_of_hardware(fault) -> None:
     _tried(fault, "12.9")

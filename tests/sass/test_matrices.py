@@ -80,6 +80,7 @@ def run(name: str, target: str, level: str) -> np.ndarray:
     return y
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("name", "target"), PAIRS)
 def test_machine_code_gives_the_bits_of_the_ptx(name: str, target: str) -> None:
     wanted = run(name, target, "ptx")
@@ -116,7 +117,7 @@ def test_scales_of_another_thread_give_other_bits(monkeypatch) -> None:
     assert (run("scaled", "sm_120a", "sass") != wanted).any()
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("name", "opcode"), [("copies", "LDGSTS"), ("ldmatrix", "LDSM"), ("f16", "HMMA"), ("s8", "IMMA")]
 )

@@ -112,6 +112,7 @@ PARTED = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("text", sorted(PARTED))
 def test_parts_that_are_not_doubtful_do_not_change_with_those_that_are(text: str) -> None:
     """Each source has doubtful bytes at random; 64 lanes; other bits there change no byte of the result but doubtful

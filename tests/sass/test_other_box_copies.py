@@ -25,7 +25,7 @@ def needs(target: str) -> None:
         pytest.skip(f"no ptxas for {target}")
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(16)
 @pytest.mark.parametrize("opt", [0, 3])
 @pytest.mark.parametrize(("mode", "target"), LOADS)
 def test_loads(mode: str, target: str, opt: int) -> None:
@@ -42,7 +42,7 @@ def _stored(case: Case, target: str, opt: int = 3) -> tuple[np.ndarray, np.ndarr
     return got.view(np.uint8), stored(case, data).view(np.uint8)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(16)
 @pytest.mark.parametrize(
     ("mode", "op", "target", "opt"),
     [("im2col_no_offs", "", "sm_90a", 3), ("im2col_no_offs", "", "sm_100a", 0), ("tile::scatter4", "", "sm_100a", 3),
@@ -182,6 +182,7 @@ def _for_two_blocks(case: Case, mask: int) -> str:
     return text.replace("add.u32 w, w, v;", f"add.u32 w, w, v; mul.wide.u32 h, e5, {case.bytes}; add.u64 gy, gy, h;", 1)
 
 
+@pytest.mark.slow
 def test_a_column_for_several_blocks() -> None:
     """The offsets and the mask share a register."""
     needs("sm_90a")

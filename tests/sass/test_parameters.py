@@ -55,11 +55,13 @@ def _run(target: str, ptxas: str | None) -> list[int]:
     return out.tolist()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("target", TARGETS)
 def test_each_parameter_is_read(target: str) -> None:
     assert _run(target, None) == [0x11223344 + 0x5566 ^ 7] * 32
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("mistake", MISTAKES)
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_ptxas_that_reads_what_no_parameter_has_is_seen(target: str, mistake: str, tmp_path) -> None:

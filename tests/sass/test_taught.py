@@ -164,7 +164,6 @@ CARRIES_OUT = {
 """Rows for products with a carry out, and sequences that teach each."""
 
 
-@pytest.mark.sample(3)
 @pytest.mark.parametrize("row", CARRIES_OUT)
 def test_a_planted_mistake_in_the_carry_of_a_wide_product_differs(row: str, monkeypatch: pytest.MonkeyPatch) -> None:
     names = list(dict.fromkeys(CARRIES_OUT[row].format(operation) for operation in ("add", "sub")))
@@ -244,6 +243,7 @@ def test_a_few_forms_bring_each_machine_instruction_into_some_kernels() -> None:
     assert teaching.few(names, TARGET, 1) == ["add.u32", "fma.rn.f32", "fma.rn.ftz.f32"]
 
 
+@pytest.mark.slow
 def test_what_is_before_each_kernel_of_sm_87_teaches_nothing() -> None:
     """Its comparison decides no bit. The one of `setp` is another, and does."""
     lessons: dict[str, teaching.Lesson] = {}
@@ -358,13 +358,14 @@ def test_sequences_teach_what_ptxas_makes_of_several_instructions() -> None:
     assert "LEA.HI.X" in lessons
 
 
+@pytest.mark.slow
 def test_min_and_max_of_float64_are_taught_whatever_is_chosen_of_equal_numbers() -> None:
     lessons, complaints = _teach(["min.f64", "max.f64"])
     assert complaints == {}
     assert all(len(lessons[f"DSETP.which.AND which={k}"].agreed) >= taught.CONTEXTS for k in (0, 1))
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(
     ("target", "sequence", "opcode", "name", "mistake"),
     [
@@ -529,7 +530,7 @@ def _with_infinities(a: int, b: int, rnd: int, relu: int) -> int:
     return cvt_f16x2_f32(a, b, rnd, relu, 0, 0)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize(
     ("name", "opcode", "row", "mistake"),
     [
@@ -561,7 +562,7 @@ def test_parameters_teach_instructions_on_uniform_registers(
     assert any(one.differed for form, one in again.items() if form.split(" ")[0] == row)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", ["max.f16x2", "fma.rn.bf16x2", "set.eq.and.ftz.f16.f16", "add.sat.s32", "cvt.f32.f16"])
 def test_operands_of_halves_in_constant_banks_teach(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """nvdisasm writes a space in `c[0x0] [0x168]` there."""

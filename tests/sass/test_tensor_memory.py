@@ -60,7 +60,7 @@ def _read_together() -> Iterator[None]:
         yield
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(16)
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize(("shape", "num"), SHAPES)
 def test_loads_and_stores_give_the_bits_of_the_ptx(shape: str, num: int, packed: bool) -> None:
@@ -70,6 +70,7 @@ def test_loads_and_stores_give_the_bits_of_the_ptx(shape: str, num: int, packed:
     np.testing.assert_array_equal(ran(kernel, count, level="sass", opt=3), wanted)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("level", [0, 3])
 def test_stores_of_halves_give_the_bits_of_the_ptx(level: int) -> None:
     halves = "  tcgen05.st.sync.aligned.16x64b.x2.unpack::16b.b32 [%own], {%r10, %r11};\n"
@@ -95,7 +96,7 @@ def test_a_shift_gives_the_bits_of_the_ptx(at: int, level: int) -> None:
     np.testing.assert_array_equal(ran(kernel, 16, 16, level="sass", opt=level), wanted)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("level", [0, 3])
 @pytest.mark.parametrize(
     ("shape", "count", "tail"),
@@ -137,6 +138,7 @@ def _beside(body: str) -> str:
     return kernel.replace("shl.b32 %own, %warp, 21;", "and.b32 %own, %warp, 3;\n  shl.b32 %own, %own, 21;")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("level", [0, 3])
 def test_a_load_of_what_another_warp_stores_without_a_wait_is_a_race(level: int) -> None:
     if not probe()["sm_100a"].available:
@@ -152,6 +154,7 @@ def test_a_load_of_what_another_warp_stores_without_a_wait_is_a_race(level: int)
         run_ptx(wrong, 1, 256, data, out, **options)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("level", [0, 3])
 def test_an_operation_on_what_a_warp_stores_without_a_wait_is_a_race(level: int) -> None:
     fill = f"{tm.loaded(16)}  tcgen05.st.sync.aligned.32x32b.x16.b32 [%own], {tm.registers(10, 16)};\n"

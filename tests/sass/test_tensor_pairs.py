@@ -61,11 +61,13 @@ def test_scaled_products_give_the_bits_of_the_references(product: Product) -> No
     test_pair_scales.test_scaled_products(product)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("level", [0, 3], indirect=True)
 def test_each_block_copies_from_its_own_shared_memory(level: int) -> None:
     test_pairs.test_each_block_copies_from_its_own_shared_memory()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("level", [0, 3], indirect=True)
 def test_commits_without_a_pair_reach_several_blocks(level: int) -> None:
     test_pairs.test_multicast_commits_without_a_pair()

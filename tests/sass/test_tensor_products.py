@@ -100,19 +100,21 @@ def operands(product: Product) -> tuple[tuple[Any, ...], Callable[[], np.ndarray
     return (a, b, cells), lambda: scaled_reference(product, a, b, x, y, c)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("level", [3], indirect=True)
 @pytest.mark.parametrize("product", [p for ps in (DENSE, SCALED) for p in sampled(ps)], ids=name)
 def test_products_give_the_bits_of_the_references(product: Product, level: int) -> None:
     np.testing.assert_array_equal(*multiplied(product))
 
 
-@pytest.mark.sample(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("level", [0], indirect=True)
 @pytest.mark.parametrize("product", WITHOUT_OPTIMISATION, ids=name)
 def test_products_without_optimisation(product: Product, level: int) -> None:
     np.testing.assert_array_equal(*multiplied(product))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("level", [0, 3], indirect=True)
 def test_a_product_without_its_accumulator(level: int) -> None:
     product = DENSE[0]
@@ -121,6 +123,7 @@ def test_a_product_without_its_accumulator(level: int) -> None:
     np.testing.assert_array_equal(ran(product, a, b, cells), expected(product, a, b, np.zeros_like(c)))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("level", [0, 3], indirect=True)
 def test_disabled_lanes_and_a_divided_accumulator(level: int, monkeypatch: pytest.MonkeyPatch) -> None:
     product = DENSE[0]
@@ -139,13 +142,14 @@ def test_disabled_lanes_and_a_divided_accumulator(level: int, monkeypatch: pytes
 WEIGHTS = [p for p in PRODUCTS if p.ws] + [Product("i8", "s8", "u8", d="s32", m=32, n=64, ws=True, swizzle=(0, 2))]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("level", [0, 3], indirect=True)
 @pytest.mark.parametrize("product", WEIGHTS, ids=name)
 def test_weight_stationary_products_give_the_bits_of_the_references(product: Product, level: int) -> None:
     np.testing.assert_array_equal(*multiplied(product))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("level", [3], indirect=True)
 @pytest.mark.parametrize("mask", [0, 1 << 39])
 def test_a_mask_of_columns_that_are_zero(mask: int, level: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,6 +164,7 @@ def test_a_mask_of_columns_that_are_zero(mask: int, level: int, monkeypatch: pyt
     np.testing.assert_array_equal(*multiplied(product, **options))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", [3], indirect=True)
 def test_buffers_of_b(level: int) -> None:
     hints = ["b1::fill", "b0::fill", "b3::discard", "b1::use", "b0::lastuse", "b1::lastuse"]
@@ -171,7 +176,7 @@ def test_buffers_of_b(level: int) -> None:
 SPARSE = [*sparse.PRODUCTS[:2], sparse.PRODUCTS[4], sparse.PRODUCTS[6], sparse.PRODUCTS[9]]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("level", [0, 3], indirect=True)
 @pytest.mark.parametrize("product", SPARSE, ids=name)
 def test_products_of_a_sparse_matrix_give_the_bits_of_the_references(product: Any, level: int) -> None:
@@ -179,7 +184,7 @@ def test_products_of_a_sparse_matrix_give_the_bits_of_the_references(product: An
     np.testing.assert_array_equal(sparse.ran(product, a, b, cells), sparse.expected(product, a, b, mask, c))
 
 
-@pytest.mark.sample(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("level", [3], indirect=True)
 @pytest.mark.parametrize("product", sparse.SCALED[::2], ids=name)
 def test_scaled_products_of_a_sparse_matrix_give_the_bits_of_the_references(product: Any, level: int) -> None:

@@ -122,6 +122,7 @@ def _source(kind: str, place: int, chosen: int) -> list[Operand]:
 ALL = [r for r in dict.fromkeys(r for same in ROWS.values() for r in same) if r.opcodes[0] not in rows._UNIFORM]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("row", spread(ALL, 16, name=lambda r: r.name))
 def test_a_record_gives_the_bits_of_its_step(row: InstructionRow) -> None:
     """For all lanes and for some, with a guard or none, in registers that are read and written at once."""
@@ -143,6 +144,7 @@ def test_a_record_gives_the_bits_of_its_step(row: InstructionRow) -> None:
     )
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("row", spread(ALL, 16, name=lambda r: r.name))
 def test_a_record_with_other_registers_is_the_one_of_that_instruction(row: InstructionRow) -> None:
     """Or there is none: what fits a row by the numbers of its registers is not taken over to others."""

@@ -36,6 +36,7 @@ PTX = """
 """
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("level", [0, 3])
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_120a"])
 def test_initial_values_and_zeros_lie_where_the_code_looks(target: str, level: int) -> None:
@@ -70,6 +71,7 @@ POINTERS = """
 """
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("space", ["global", "const"])
 @pytest.mark.parametrize("target", ["sm_80", "sm_120a"])
 def test_addresses_of_variables_as_initial_values(target: str, space: str) -> None:
@@ -79,6 +81,7 @@ def test_addresses_of_variables_as_initial_values(target: str, space: str) -> No
     assert output.tolist() == 16 * [11, 44]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("space", ["global", "const"])
 def test_an_initial_value_that_is_an_address_of_constants_is_refused_and_not_zero(space: str) -> None:
     text = POINTERS.format(target="sm_90a", space=space, first="generic(other)")
@@ -110,6 +113,7 @@ WITHOUT_PARAMETERS = """
 """
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100a", "sm_120a"])
 def test_a_kernel_without_parameters_finds_the_size_of_its_block(target: str) -> None:
     text = WITHOUT_PARAMETERS.replace(".target sm_80", f".target {target}").replace("8.0", "8.7")

@@ -81,6 +81,7 @@ def product(name: str, level: str, first: int = 1, **options: int) -> np.ndarray
     return y
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", FORMS)
 def test_machine_code_gives_the_bits_of_the_ptx(name: str) -> None:
     wanted = product(name, "ptx")
@@ -88,6 +89,7 @@ def test_machine_code_gives_the_bits_of_the_ptx(name: str) -> None:
     assert (product(name, "sass", opt=3) == wanted).all()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("name", "level"), [("f16", 0), ("bf16-registers", 0), ("narrow-registers", 0), ("integers", 3)]
 )

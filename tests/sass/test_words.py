@@ -41,6 +41,7 @@ def _meaning(code: MachineCode) -> list[object]:
     ]  # fmt: skip
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100a", "sm_120a"])
 def test_words_and_whole_cubins_have_the_same_instructions(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     cubins = _cubins(target)
@@ -55,6 +56,7 @@ def test_words_and_whole_cubins_have_the_same_instructions(target: str, monkeypa
             assert replace(codes[name], function=code.function) == code
 
 
+@pytest.mark.slow
 def test_a_jump_where_any_lane_jumps_has_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     if said := create("sass").unavailable("sm_100a"):
         pytest.skip(said)
@@ -67,6 +69,7 @@ def test_a_jump_where_any_lane_jumps_has_its_place(monkeypatch: pytest.MonkeyPat
     assert _meaning(codes["k"]) == _meaning(whole)
 
 
+@pytest.mark.slow
 def test_a_place_that_is_named_in_another_way_is_read_with_the_whole_cubin(monkeypatch: pytest.MonkeyPatch) -> None:
     (cubin, _) = _cubins("sm_90a")
     decoder = WordDecoder("sm_90a", tool("nvdisasm"))

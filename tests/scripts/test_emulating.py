@@ -34,6 +34,7 @@ def codes(tensor: Any) -> torch.Tensor:
     return tensor.contiguous().view(view).to(torch.int64) & ((1 << 8 * tensor.element_size()) - 1)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("target", only(GENERATIONS, ["sm_80", "sm_100a"]))  # `session` runs it for the third
 def test_a_file_runs_unchanged(target: str, capsys: pytest.CaptureFixture[str]) -> None:
     torch.manual_seed(1)

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.readyworkers import ForkedIO
+from tests.support.readyworkers import OF_A_FORK, ForkedIO
 
 AT_START = ("PYTHONHASHSEED", "PYTHONWARNINGS", "TRITON_INTERPRET", "NUMBA_DISABLE_JIT")
 
@@ -39,6 +39,12 @@ class Forked:
         self.returncode: int | None = None
         self._ended = os.pidfd_open(self.pid)
 
+    def poll(self) -> int | None:
+        """The exit status; None while the process runs."""
+        if self.returncode is None and not select.select([self._ended], [], [], 0)[0]:
+            return None
+        return self.wait()
+
     def wait(self, timeout: float | None = None) -> int:
         """Wait for the end. Raises TimeoutExpired."""
         if self.returncode is None:
@@ -47,6 +53,24 @@ class Forked:
             os.close(self._ended)
             self.returncode = ForkedIO.origin.status(self.pid)
         return self.returncode
+
+
+class Started(Forked):
+    """A command that runs beside the test, with one file for both streams of what it prints."""
+
+    def __init__(self, words: Sequence[str], folder: str, environment: Mapping[str, str] | None) -> None:
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 (closed when it was read)
+        with open(os.devnull) as nothing:
+            super().__init__(words, [nothing.fileno(), *[self._said.fileno()] * 2], folder, environment)
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, None]:
+        """Wait for the end, as `subprocess.Popen.communicate`: what it has printed."""
+        self.wait(timeout)
+        if not self._said.closed:
+            self._said.seek(0)
+            self.said = self._said.read().decode()
+            self._said.close()
+        return self.said, None
 
 
 def run(
@@ -66,6 +90,11 @@ def run(
             file.seek(0)
             said.append(file.read().decode())
     return subprocess.CompletedProcess(words, made.wait(), *said)
+
+
+def pytest_of_run(words: Sequence[str], environment: Mapping[str, str]) -> int:
+    """In place of `ptxdiff.cli.run._call`: pytest as a fork, with the standard streams of this process."""
+    return Forked([*words[:3], *OF_A_FORK, *words[3:]], [0, 1, 2], None, environment).wait(120)
 
 
 def workers_are_forks(patch: pytest.MonkeyPatch) -> None:

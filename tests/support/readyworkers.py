@@ -39,6 +39,10 @@ IMPORTED = (
 """No plugin of pytest: it warns of plugins that were imported before it could rewrite their assertions."""
 
 
+OF_A_FORK = ("-W", "ignore:Module already imported")
+"""Options of pytest in a fork, which has imported the plugin's package already."""
+
+
 class Origin:
     """The process that others are forked from. It is started by the first of them."""
 
@@ -123,6 +127,7 @@ def serve(file: int) -> None:
         with contextlib.suppress(ImportError):  # Triton may be missing
             importlib.import_module(name)
     sys.modules["ptxdiff.emulator.isa"].load()
+    importlib.import_module("ptxdiff.conformance.ledger").confirmed(["add.f32"])  # reads the ledger
     gc.collect()
     gc.freeze()  # a collection in a fork would copy all pages
     requests = socket.socket(fileno=file)
@@ -171,6 +176,7 @@ def _become(
 ) -> NoReturn:
     """Do what a new process does, then exit. own: the entries of Python's path that are no user's."""
     os.setpgid(0, 0)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what a shell starts in the background
     for target, each in enumerate(files):
         os.dup2(each, target)
         os.close(each)
@@ -180,6 +186,8 @@ def _become(
     random.seed()
     for name in [n for n in sys.modules if n.partition(".")[0] == "tests"]:
         del sys.modules[name]
+    if words[:2] == ("-m", "ptxdiff"):
+        _run_calls_pytest_in_a_fork(own)
     if words:
         os._exit(_commanded(words, folder, own))
     sys.argv[:] = ["-c"]
@@ -187,6 +195,21 @@ def _become(
         exec(gateway_io.popen_bootstrapline, {"__name__": "__main__"})
     finally:
         os._exit(0)
+
+
+def _run_calls_pytest_in_a_fork(own: Sequence[str]) -> None:
+    """Have `ptxdiff run` call pytest in a fork of its process, which spares pytest the imports of a new one."""
+
+    def called(words: list[str], environment: Mapping[str, str]) -> int:
+        sys.stdout.flush()
+        pid = os.fork()
+        if pid == 0:
+            os.environ.clear()
+            os.environ.update(environment)
+            os._exit(_commanded([*words[1:3], *OF_A_FORK, *words[3:]], os.getcwd(), own))
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    importlib.import_module("ptxdiff.cli.run")._call = called  # type: ignore[attr-defined]
 
 
 def _commanded(words: Sequence[str], folder: str, own: Sequence[str]) -> int:

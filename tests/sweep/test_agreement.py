@@ -40,6 +40,7 @@ MATCHES = [
 ]  # fmt: skip
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("match", MATCHES, ids=lambda m: m.describe())
 @pytest.mark.parametrize("fmt", [F32, F16, BF16, TF32, F64, E4M3, E2M1, UE8M0, U8, I32, I64], ids=lambda f: f.name)
 def test_classes_are_those_of_the_plain_judge(fmt, match):

@@ -131,6 +131,7 @@ PAIRS = [
 ]  # fmt: skip
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(("name", "fault"), PAIRS)
 def test_the_judgement_is_the_plain_judges(name, fault):
     match, options = MATCHES[name]

@@ -178,6 +178,7 @@ SLOW = ("gelu", "softplus", "random", "packed")
 """Other rows have functions, generators and outputs like theirs."""
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["two", "every"])
 @pytest.mark.parametrize("name", only(ORACLES, ORACLES.keys() - SLOW))
 def test_tallies_are_the_plain_oracles(name, every):
@@ -213,6 +214,7 @@ IN_REGISTERS = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", IN_REGISTERS)
 def test_tallies_in_registers_are_those_of_the_asms_results(name):
     """The inputs and results of the kernel exist in registers only, and its asm has 2 or 4 elements of one thread."""
@@ -270,6 +272,7 @@ def test_inputs_are_made_ahead_beside_the_tally():
     assert table.tolist() == oracle.tally(start, torch.from_numpy(outputs))[:, 0].tolist()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "match", [absolute(2**-8), ulp(1, on=NEAR_TWO), ulp(1 << 20)], ids=["absolute", "unchecked", "ulp"]
 )
@@ -323,6 +326,7 @@ def test_the_mask_follows_a_change_of_the_definition(monkeypatch):
     assert (was & ~wrong).sum() > 500
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "generator",
     [
@@ -376,6 +380,7 @@ OPERATIONS = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_narrowed_integers_are_the_int64_ones(name):
     """For numbers around 0, 2^31, 2^32 and 2^47, in a kernel that stores an int64."""

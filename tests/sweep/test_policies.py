@@ -88,6 +88,7 @@ def together() -> list[Any]:
     return found
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("match", "fmt", "ftz", "several"), together())
 def test_the_device_flags_what_the_plain_judge_refuses(fmt, match, ftz, several):
     x, y = pairs(fmt)

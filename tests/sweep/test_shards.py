@@ -60,6 +60,7 @@ def swept(tmp_path, wanted, work="answer", places=GPUS, timeout=2.0):
     return journal, found
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("places", [GPUS, (None,)], ids=["gpu", "cpu"])
 def test_a_process_that_aborts_hangs_or_raises_costs_its_shard_only(tmp_path, on_stand_in, places):
     journal, _ = swept(tmp_path, range(10), places=places)
@@ -112,6 +113,7 @@ case = Case(
 '''
 
 
+@pytest.mark.slow
 def test_the_command_sweeps_on_a_gpu_in_the_process_that_owns_it(tmp_path, on_stand_in, monkeypatch, capsys):
     """The stand-in adds the inputs and ignores the asm."""
     pytest.importorskip("torch")

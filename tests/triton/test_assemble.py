@@ -26,6 +26,7 @@ def test_machine_code_is_traced_to_our_asm():
     assert [(t.number, t.ours) for t in traced] == [(1, True), (1, True)]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_120a"])
 def test_registers_and_instruction_counts(target):
     assembly = assemble(compiled(target))

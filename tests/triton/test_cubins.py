@@ -50,6 +50,7 @@ def alone(code):
     return assembling._disassemble(code, str(tool("nvdisasm")))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("target", only(["sm_80", "sm_90a", "sm_100a"], ["sm_80", "sm_100a"]))
 def test_cubins_read_together_give_the_same_text_as_alone(tmp_path, target):
     bodies = [(STRAIGHT, "elementwise_1d"), (DIVISION, "elementwise_1d"), (LOOP, "elementwise_1d"), (DIVISION, "rows")]
@@ -77,6 +78,7 @@ def test_listing_returns_the_texts_that_were_made_ahead(tmp_path, monkeypatch):
     assert len(called) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100a"])
 def test_readers_get_the_text_that_nvdisasm_gives_them_alone(tmp_path, target):
     """The assembler's text has PTX lines, that of machine code has encodings: one listing has both."""

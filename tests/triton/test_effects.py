@@ -80,6 +80,7 @@ def test_an_unused_impure_reading_stays_in_the_ptx(register):
     assert in_ptx(compiled(unused, register, pure=True), register) == 0
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("register", ["%clock64", "%globaltimer"])
 def test_ptxas_keeps_both_readings_of_a_register_that_changes_with_time(register):
     kernel = compiled(difference, register, pure=False)

@@ -37,6 +37,7 @@ WRONG = {
 }
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("fault", WRONG)
 def test_a_fault_in_the_asm_is_an_error_in_one_line(fault, monkeypatch):
     text, constraints, words = WRONG[fault]
@@ -95,6 +96,7 @@ def test_only_a_refusal_of_ptxas_depends_on_other_targets(monkeypatch, stage, ta
     assert ("sm_120a accepts it" in found.words) == (expected == "unsupported")
 
 
+@pytest.mark.slow
 def test_many_faults_at_once_get_the_right_answers():
     faults = [
         WRONG["one constraint too many"],

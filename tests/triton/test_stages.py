@@ -79,6 +79,7 @@ READS = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("reads", READS)
 @pytest.mark.parametrize("stage", ["make_ttir", "make_ttgir", "make_llir"])
 def test_a_stage_that_reads_contraction_is_run_for_each(front, monkeypatch, stage, reads):
@@ -169,6 +170,7 @@ def test_output_of_a_stage_is_repeated_for_each_kernel(front, monkeypatch, capfd
     assert len(read) == times
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("first", [False, True])
 def test_output_of_the_compiler_is_repeated_for_each_kernel(monkeypatch, first):
     """`=r,n` prints an error, drops the asm and gives PTX, so that the second kernel must be refused as well."""

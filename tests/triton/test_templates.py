@@ -37,6 +37,7 @@ def maxima(text):
     return [source == result for result, _, source in found]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("shape", [(1,), (16,), (1000,), (7, 129), (64, 64), (1, 1)])
 @pytest.mark.parametrize("carry", [None, (-1, 1)])
 def test_two_inputs_and_two_outputs_compile_for_every_shape_class(shape, carry):
@@ -73,6 +74,7 @@ def test_any_number_of_inputs_and_outputs(arity):
     assert len(re.findall(r"\.param \.u64", text)) == 2 * arity + 2  # and Triton's two scratch pointers
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "element", ["i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "fp16", "bf16", "fp32", "fp64"]
 )

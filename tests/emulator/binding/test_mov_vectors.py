@@ -81,6 +81,7 @@ ODD = [
 ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 def test_the_emulator_accepts_what_ptxas_accepts(target: str) -> None:
     check(pairs() + constants() + ODD, target)

@@ -146,6 +146,7 @@ def test_zeros_of_large_angles(step: int) -> None:
         np.testing.assert_array_equal(got == 0, phase % 1 == 0)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "steps", [pytest.param((3, 25), id="few"), pytest.param((1, 5), id="many", marks=pytest.mark.slow)]
 )

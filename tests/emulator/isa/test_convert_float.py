@@ -55,6 +55,7 @@ def critical(source: str, target: str) -> list[int]:
     return sorted(found)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(("source", "target"), NARROWING)
 def test_narrowing_rounds_once(source: str, target: str, mode: str) -> None:
@@ -72,6 +73,7 @@ def test_narrowing_rounds_once(source: str, target: str, mode: str) -> None:
         assert result == expected, f"{bits:#x} gave {result:#x}, not {expected:#x}"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("source", "target"), [("f16", "f32"), ("f16", "f64"), ("bf16", "f32"), ("bf16", "f64"), ("f32", "f64")]
 )

@@ -52,6 +52,7 @@ def number(bits: int, kind: str) -> int:
     return bits - (1 << width) if kind[0] == "s" and bits >> (width - 1) else bits
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("source", INTEGERS)
 @pytest.mark.parametrize("target", INTEGERS)
 def test_between_integers(source: str, target: str) -> None:
@@ -69,6 +70,7 @@ def test_between_integers(source: str, target: str) -> None:
             form(f"cvt.sat.{target}.{source}", 1)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(("target", "source", "mode"), mixed(FLOATS, INTEGERS, MODES, of=2))
 def test_integer_to_float(target: str, source: str, mode: str) -> None:
     values = integers(source)
@@ -107,6 +109,7 @@ def floats(kind: str, target: str) -> list[int]:
     return sorted(found | {p | 1 << (exponent_bits + mantissa_bits) for p in found})
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(("source", "target", "mode"), mixed(FLOATS, INTEGERS, ROUNDINGS, of=2))
 def test_float_to_integer(source: str, target: str, mode: str) -> None:
     patterns = floats(source, target)
@@ -125,6 +128,7 @@ def test_float_to_integer(source: str, target: str, mode: str) -> None:
             assert number(result, target) == min(max(ROUNDINGS[mode](x), low), high), hex(bits)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("mode", ROUNDINGS)
 @pytest.mark.parametrize("kind", FLOATS)
 def test_integral_value_of_the_same_type(kind: str, mode: str) -> None:

@@ -172,6 +172,7 @@ def test_every_code_to_wider_floats(kind: str) -> None:
     assert np.array_equal(finite, np.where(expected & 0x7FFF == 0x7F80, expected - 1, expected))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", INFO)
 def test_every_code_times_every_scale(kind: str) -> None:
     """The exact product, rounded once to bfloat16."""

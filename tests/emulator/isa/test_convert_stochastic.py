@@ -43,6 +43,7 @@ def inputs(kind: str, count: int) -> list[int]:
     ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("kind", "random_bits"), [("f16", 13), ("bf16", 16)])
 def test_pairs(kind: str, random_bits: int) -> None:
     """The upper half of the random bits belongs to the first source; float16 uses 13 bits of each."""
@@ -64,6 +65,7 @@ def fields(random: int, kind: str) -> list[int]:
     return [int(d, 2) for d in (first[::-1], first, second[::-1], second)]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", ["e4m3", "e5m2", "e2m3", "e3m2", "e2m1"])
 def test_fours(kind: str) -> None:
     columns = [inputs(kind, 4000)[i::4] for i in range(4)]

@@ -30,6 +30,7 @@ def check(spelling: str, name: str, form: Format, mode: str, ftz: bool, sat: boo
     assert not wrong, f"{spelling}: inputs, got, expected of {len(wrong)}: {wrong[:3]}"
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", COUNTS)
 def test_float32(name: str, mode: str) -> None:
@@ -38,6 +39,7 @@ def test_float32(name: str, mode: str) -> None:
         check(f"{name}{modifiers}.f32", name, F32, mode, ftz, sat, 300)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", COUNTS)
 def test_float64(name: str, mode: str) -> None:
@@ -46,6 +48,7 @@ def test_float64(name: str, mode: str) -> None:
     check(f"{name}.{mode}.f64", name, F64, mode, False, False, 1600 if mode == "rn" else 600)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", ["add", "sub", "mul", "fma"])
 def test_float16(name: str) -> None:
     for ftz, sat in itertools.product((False, True), (False, True)):
@@ -57,6 +60,7 @@ def test_bfloat16(name: str) -> None:
     check(f"{name}.rn.bf16", name, BF16, "rn", False, False, 1600)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", FORMATS)
 def test_ties(kind: str) -> None:
     """Half a unit, slightly more and slightly less are added to and subtracted from even and odd significands."""

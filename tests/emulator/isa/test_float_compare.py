@@ -149,6 +149,7 @@ def pairs(fmt: Format) -> list[list[int]]:
     return [[*a, 0, fmt.sign, 1], [*b, fmt.sign, 0, 0]]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_setp(kind: str) -> None:
     fmt = FORMATS[kind]

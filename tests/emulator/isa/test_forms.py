@@ -30,6 +30,7 @@ def agree(bound: Bound, run: Callable[..., Array], edges: int = 48, noise: int =
         assert not wrong, f"{bound.spelling} result {result}: numba and Python differ on {shown}"
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("form", spread(SCALAR_FORMS, 24, operands_of, lambda f: f.pattern))
 def test_shared_code_and_python_agree(form: Form) -> None:
     """One compilation serves all spellings: the first and the last are run on many values, those between on a few."""
@@ -60,6 +61,7 @@ def one_of_a_kind() -> list[Bound]:
     return list(dict.fromkeys([*found, *distances]))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("bound", one_of_a_kind(), ids=lambda b: b.spelling)
 def test_specialised_code_and_python_agree(bound: Bound) -> None:
     agree(bound, ArrayFunction.compiled)

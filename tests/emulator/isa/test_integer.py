@@ -181,6 +181,7 @@ PACKED = [
 ]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("spelling", "sources", "plain", "kind"), PACKED, ids=[p[0] for p in PACKED])
 def test_packed_elements(spelling: str, sources: int, plain: Plain, kind: str) -> None:
     check(spelling, [kind] * sources, plain)
@@ -199,6 +200,7 @@ SPREAD_PAIRS = [(a | b << 16, b | a << 24) for a in range(256) for b in range(25
 """Every pair of bytes in the lowest element, with a zero in each other element."""
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("spread", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["u8x4", "s8x4"])
 def test_every_pair_of_bytes(kind: str, spread: bool) -> None:

@@ -50,6 +50,7 @@ FORMS = [("f32", name, mode) for name in OPERATIONS for mode in ("rn", "rz", "rm
 FORMS += [("f16", name, "rn") for name in ("add", "sub", "mul", "fma")]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("kind", "name", "mode"), FORMS)
 def test_rounded_once(kind: str, name: str, mode: str) -> None:
     exponent_bits, mantissa_bits, dtype, dtype_name, letter = FORMATS[kind]

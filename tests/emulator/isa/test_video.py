@@ -99,6 +99,7 @@ def test_scalar_arithmetic(opcode: str) -> None:
         )
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("opcode", "mode"), list(product(["vshl", "vshr"], ["wrap", "clamp"])))
 def test_scalar_shifts(opcode: str, mode: str) -> None:
     shift = operator.lshift if opcode == "vshl" else operator.rshift
@@ -251,6 +252,7 @@ def simd_codes(count: int, a: str, b: str, d: str) -> tuple[tuple[str, int], ...
     return codes(kind, a=letter + a, b=letter + b) + codes(masks, d=letter + d)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("opcode", "count"), list(product(SIMD, (2, 4))))
 def test_simd_arithmetic(opcode: str, count: int) -> None:
     rng = random.Random(opcode)

@@ -20,12 +20,14 @@ def launched(name, target="sm_90a"):
     return approximate_kernels.launch(name, lambda kernel, grid: emulated(kernel, target=target)[grid])
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", spread(LAUNCHES, 3))
 def test_kernels_run(name):
     """The results are finite for all but the extreme inputs."""
     assert torch.isfinite(launched(name).flatten()[8:]).all()
 
 
+@pytest.mark.slow
 def test_every_snippet_runs():
     for name, (text, constraints, kind, pack, count) in SNIPPETS.items():
         columns = approximate_kernels.operands(kind, count)

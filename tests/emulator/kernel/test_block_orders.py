@@ -84,6 +84,7 @@ def barrier(blocks: int = 8, order: BlockOrder | None = None, **parts: str) -> b
     return np.array_equal(out, (number // threads + 1) % blocks * threads + (number % threads + 1) % threads)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", RIGHT_BARRIERS)
 def test_right_barriers_of_a_grid_pass_in_every_order_of_blocks(name):
     assert barrier(**RIGHT_BARRIERS[name])
@@ -94,6 +95,7 @@ def test_the_bits_are_right_in_each_order(order):
     assert barrier(order=order)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("blocks", "threads"), [(3, 32), (40, 32), (ONE_FRAME // 512 + 3, 512)])
 def test_blocks_that_wait_for_later_blocks_do_not_starve_them(blocks, threads):
     """With more blocks than run together, too."""

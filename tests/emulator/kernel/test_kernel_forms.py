@@ -192,6 +192,7 @@ def disagreements(lines: list[str], target: str) -> list[str]:
     ]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100a"])
 def test_the_machine_accepts_the_forms_that_ptxas_accepts(target: str) -> None:
     assert disagreements([*_moves(), *_updates(), *_exchanges()], target) == []

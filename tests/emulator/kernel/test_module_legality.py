@@ -67,7 +67,7 @@ TEXTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize(("text", "accepted"), TEXTS, ids=range(len(TEXTS)))
 def test_the_emulator_accepts_what_ptxas_accepts(text, accepted, tmp_path):
     try:

@@ -115,6 +115,7 @@ def hold_tiles(kind: str, types: tuple[str, str, str], k: int, blocks: int) -> N
     assert seen[1:] == [special([a, b, c, *factors], types).sum()]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("kind", "types", "k", "blocks"), SAMPLE)
 def test_products_of_many_tiles(kind: str, types: tuple[str, str, str], k: int, blocks: int) -> None:
     hold_tiles(kind, types, k, blocks)

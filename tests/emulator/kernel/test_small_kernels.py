@@ -67,6 +67,7 @@ ELEMENTWISE = {
 }
 
 
+@pytest.mark.sample(6)
 @on_either("op, dtype", [(op, d) for op, (dtypes, _) in ELEMENTWISE.items() for d in dtypes.split()])
 def test_elementwise(target: str, op: str, dtype: str, rng: np.random.Generator) -> None:
     kind = np.dtype(getattr(ml_dtypes, dtype, None) or dtype)
@@ -105,6 +106,7 @@ CONVERSIONS = [
 ]  # fmt: skip
 
 
+@pytest.mark.sample(6)
 @on_either("pair", [(pair,) for pair in CONVERSIONS])
 def test_conversions(target: str, pair: str, rng: np.random.Generator) -> None:
     source, to = (np.dtype(getattr(ml_dtypes, name, None) or name) for name in pair.split())
@@ -131,6 +133,7 @@ def test_cache_hints_and_eviction(target: str, rng: np.random.Generator) -> None
 SCANS = {"sum": np.cumsum, "product": np.cumprod, "greatest": np.maximum.accumulate}
 
 
+@pytest.mark.sample(2)
 @on_either("reverse, kind", [(reverse, kind) for reverse in (False, True) for kind in SCANS])
 def test_scans(target: str, kind: str, reverse: bool, rng: np.random.Generator) -> None:
     x = rng.integers(-90, 90, 512).astype(np.int32)
@@ -156,6 +159,7 @@ REDUCED = [
 ]  # fmt: skip
 
 
+@pytest.mark.sample(3)
 @on_either(
     "kind, dtype, axis",
     [(*row, (n // 2) % 2) for n, row in enumerate(REDUCED)],
@@ -193,6 +197,7 @@ SORTED = [("sort", "int32"), ("sort", "int16")]
 """A network takes Triton a second; `test_triton_kernels` sorts integers on another target."""
 
 
+@pytest.mark.sample(4)
 @on_either("kind, dtype", [row for row in MOVED if row not in SORTED], SORTED)
 def test_arrangements(target: str, kind: str, dtype: str, rng: np.random.Generator) -> None:
     n = 128  # one element for each thread; Triton takes seconds to compile a network that sorts more
@@ -213,6 +218,7 @@ ATOMICS = {"add": np.add, "max": np.maximum, "min": np.minimum, "and": np.bitwis
            "xor": np.bitwise_xor}  # fmt: skip
 
 
+@pytest.mark.sample(6)
 @on_either(
     "op, dtype, sem",
     [*((op, d, "relaxed") for op in ATOMICS for d in ("int32", "int64", "uint32")),
@@ -234,6 +240,7 @@ def test_atomics(target: str, op: str, dtype: str, sem: str, rng: np.random.Gene
     assert (old[:8] == 3).all()
 
 
+@pytest.mark.sample(2)
 @on_both
 def test_atomic_exchanges(target: str) -> None:
     x = np.arange(1, 129, dtype=np.int32)
@@ -309,6 +316,7 @@ def philox(seed: int, offset: np.ndarray) -> np.ndarray:
     return c[0].astype(np.uint32)
 
 
+@pytest.mark.sample(2)
 @on_either("seed", [(42,), (2**40 + 7,)])
 def test_random_numbers(target: str, seed: int) -> None:
     y = np.zeros(512, np.uint32)

@@ -80,6 +80,7 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", only(TARGETS, ["sm_75"]))
 def test_sort(target: str, rng: np.random.Generator) -> None:
     """Triton compiles for seconds. `test_small_kernels` sorts on two other targets."""
@@ -98,6 +99,7 @@ class TestOrdinaryKernels:
         e = np.exp(x.astype(np.float64) - x.max(1, keepdims=True))
         np.testing.assert_allclose(y, e / e.sum(1, keepdims=True), rtol=1e-5)
 
+    @pytest.mark.sample(2)
     def test_layer_norm(self, target: str, rng: np.random.Generator) -> None:
         x = rng.standard_normal((37, 1000)).astype(np.float16)
         w, b = rng.standard_normal((2, 1000)).astype(np.float32)
@@ -107,6 +109,7 @@ class TestOrdinaryKernels:
         expected = (d - d.mean(1, keepdims=True)) / np.sqrt(d.var(1, keepdims=True) + 1e-5) * w + b
         np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-5)
 
+    @pytest.mark.sample(3)
     @pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
     def test_transpose(self, target: str, dtype: str, rng: np.random.Generator) -> None:
         x = rng.integers(-100, 100, (160, 208)).astype(dtype)
@@ -114,6 +117,7 @@ class TestOrdinaryKernels:
         run("transpose", target, (3, 4), x=x, y=y, M=160, N=208, BM=64, BN=64)
         np.testing.assert_array_equal(y, x.T)
 
+    @pytest.mark.sample(2)
     def test_histograms(self, target: str, rng: np.random.Generator) -> None:
         x = rng.integers(0, 64, 10000).astype(np.int32)
         h = np.zeros(64, np.int32)
@@ -123,6 +127,7 @@ class TestOrdinaryKernels:
         run("histogram_shared", target, (8,), x=x, h=h, B=1024, BINS=64)
         np.testing.assert_array_equal(h, np.bincount(x[:8192], minlength=64))
 
+    @pytest.mark.sample(4)
     @pytest.mark.parametrize("num_warps", [1, 4, 8])
     def test_row_sums(self, target: str, num_warps: int, rng: np.random.Generator) -> None:
         x = rng.integers(0, 100, (45, 1000)).astype(np.float32)
@@ -130,6 +135,7 @@ class TestOrdinaryKernels:
         run("row_sums", target, (3,), num_warps, x=x, y=y, M=45, N=1000, BM=16, BN=64)
         np.testing.assert_array_equal(y, x.sum(1))
 
+    @pytest.mark.sample(2)
     def test_scan_and_argmax(self, target: str, rng: np.random.Generator) -> None:
         x = rng.integers(-1000, 1000, 1000).astype(np.int32)
         y = np.zeros_like(x)
@@ -139,6 +145,7 @@ class TestOrdinaryKernels:
         run("argmax", target, (9,), x=table, y=(at := np.zeros(9, np.int32)), N=1000, B=1024)
         np.testing.assert_array_equal(at, table.argmax(1))
 
+    @pytest.mark.sample(2)
     def test_a_lock_between_blocks(self, target: str, rng: np.random.Generator) -> None:
         x = rng.integers(0, 100, 128 * 6).astype(np.int32)
         lock, total = np.zeros(1, np.int32), np.zeros(1, np.int32)
@@ -179,6 +186,7 @@ class TestOtherCodeOfTriton:
             run("asserts_and_prints", target, (1,), debug=True, x=x, y=y, B=64)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("target", BLACKWELL)
 def test_block_scaled_quantisation(target: str, rng: np.random.Generator) -> None:
     m, n = 48, 400

@@ -19,6 +19,7 @@ def depends(table: int, bits: tuple[int, int, int]) -> bool:
     return len({table >> (4 * a + 2 * b + c) & 1 for a, b, c in ways}) == 2
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("table", [0xEA, 0x6A, 0xCA, 0xD8, 0xA8, 0x96, 0xE8, 0x80, 0xFE, 0x18, 0x00, 0xFF, 0xF0, 0x01])
 def test_a_result_is_defined_if_unknown_bits_do_not_change_it(table):
     """Bit k of the sources is the k-th of 27 combinations; `u` is a register that was never written."""

@@ -185,7 +185,7 @@ def numba_agrees(form: Form, count: int) -> None:
 SAMPLES = [("fma", "f32"), ("cvt", "f16x2"), ("shf", "b32")]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(("opcode", "kind"), spread(SAMPLES, 2))
 def test_numba_compiles_a_definition_to_the_same_results(opcode, kind):
     """numba also compiles the definitions that a device runs in comparisons (`ptxdiff.conformance.kernels`)."""

@@ -84,6 +84,7 @@ def both(known: tuple[str, str, str, str, int], operands: Operands) -> tuple[np.
     return got.astype(np.int64), wanted.numpy()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("edge", EDGES)
 @pytest.mark.parametrize("known", KINDS, ids=lambda k: "-".join(map(str, k)))
 def test_the_emulator_and_the_reference_agree(known: tuple[str, str, str, str, int], edge: str) -> None:
@@ -91,6 +92,7 @@ def test_the_emulator_and_the_reference_agree(known: tuple[str, str, str, str, i
     np.testing.assert_array_equal(got, wanted)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("known", KINDS, ids=lambda k: "-".join(map(str, k)))
 def test_the_references_of_whole_matrices_and_of_single_elements_agree(known: tuple[str, str, str, str, int]) -> None:
     """`scaled_tensor_core`, written separately, computes one output of one instruction in Python's integers."""

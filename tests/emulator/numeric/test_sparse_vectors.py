@@ -54,6 +54,7 @@ def hold(model: Model, types: tuple[str, str, str, str]) -> int:
     return used
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("model", "types"), SAMPLE[:-1], ids=lambda x: "-".join(x) if isinstance(x, tuple) else "")
 def test_bits_are_those_of_the_definition(model: Model, types: tuple[str, str, str, str]) -> None:
     """A block of stored elements, two, and a part of one."""

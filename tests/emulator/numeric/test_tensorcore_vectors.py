@@ -83,6 +83,7 @@ SHAPES = [(35, 16, 8, 0), (7, 5, 16, 0), (7, 8, 40, 1), (21, 1, 32, -2), (14, 3,
 """Tiles, rows, columns, and how many terms more than a block has."""
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("model", "types"), SAMPLE, ids=lambda x: "-".join(x) if isinstance(x, tuple) else "")
 def test_bits_are_those_of_the_definition(model: Model, types: tuple[str, str, str, str]) -> None:
     """Some models and formats: one block, a part of one, and more than one."""

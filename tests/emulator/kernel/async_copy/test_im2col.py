@@ -32,6 +32,7 @@ def data_of(case: Case, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 256, case.bytes).astype(np.uint8)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("mode", LOADS)
 def test_loads(mode: str) -> None:
     """Tensors of 3 to 5 dimensions, of all types, swizzles, corners, offsets and traversal strides."""

@@ -29,6 +29,7 @@ def compared(case: Case) -> tuple[np.ndarray, np.ndarray]:
     return run_store(case, data, "sm_100a").view(np.uint8), stored(case, data).view(np.uint8)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("op", OPERATIONS)
 def test_reductions(op: str) -> None:
     for case in cases(8, 6, MODES, op):

@@ -44,6 +44,7 @@ def expected(a: torch.Tensor, b: torch.Tensor) -> np.ndarray:
     return found.numpy().astype(np.uint32).view(np.float32).astype(np.float16)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tasks", only([False, True], [True]), ids=["one task", "warps of several tasks"])
 def test_descriptors_made_on_the_device(tasks: bool) -> None:
     """The sizes are no multiples of the boxes': elements beyond the tensor are read as zero, and not written."""
@@ -54,6 +55,7 @@ def test_descriptors_made_on_the_device(tasks: bool) -> None:
     np.testing.assert_array_equal(out.numpy(), expected(a, b))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("padding", ["zero", "nan"])
 def test_descriptors_of_the_host(padding: str) -> None:
     a, b = operands()
@@ -68,6 +70,7 @@ def test_descriptors_of_the_host(padding: str) -> None:
         assert out.isnan().all()
 
 
+@pytest.mark.slow
 def test_attention() -> None:
     """Scores stay in registers, as the elements of a for the second product."""
     generator = torch.Generator().manual_seed(3)
@@ -167,6 +170,7 @@ def test_a_descriptor_of_wgmma_with_another_swizzle_than_the_map_is_reported() -
         run(False, changed)
 
 
+@pytest.mark.slow
 def test_the_ptx_of_triton_gives_the_right_bits() -> None:
     for tasks in (False, True):
         got, wanted = run(tasks)

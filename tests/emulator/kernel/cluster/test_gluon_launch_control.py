@@ -70,6 +70,7 @@ def ran(blocks: int, ctas: int = 1, *, waits: bool = True, asks: bool = True, me
     return y - x
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("blocks", "ctas"), [(1, 1), (7, 1), (32, 1), (1, 2), (12, 2)])
 def test_every_tile_is_added_once(blocks: int, ctas: int) -> None:
     """With two blocks a program, the response goes to both."""

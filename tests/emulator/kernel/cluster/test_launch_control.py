@@ -34,6 +34,7 @@ from tests.support.emulator.launch_kernels import (  # fmt: skip
 from tests.support.emulator.legality import errors_of_ptxas, needs
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("grid", [(1,), (2,), (5,), (64,), (1000,), (3, 4), (3, 2, 5)])
 def test_every_tile_is_done_once(grid: tuple[int, ...]) -> None:
     """Without clusters, in one, two and three dimensions."""

@@ -186,6 +186,7 @@ def as_machine_code(number: int) -> tuple[object, bool]:
     return outcome(random_launch(np.random.default_rng([7, number])), compiled=True)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("number", spread(range(40), 2))
 def test_random_kernels(number: int) -> None:
     """Right and wrong ones; `python -m tests.support.emulator.random_launches` compares many more."""
@@ -193,6 +194,7 @@ def test_random_kernels(number: int) -> None:
     assert as_machine_code(number)[0] == outcome(one, compiled=False)[0]
 
 
+@pytest.mark.slow
 def test_most_right_random_kernels_run_as_machine_code() -> None:
     """Else the comparison would compare one way with itself."""
     assert sum(as_machine_code(number)[1] for number in range(0, 40, 2)) >= 4

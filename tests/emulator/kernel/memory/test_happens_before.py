@@ -132,6 +132,7 @@ def test_rows_that_nobody_holds_are_dropped() -> None:
     assert len(order.vectors) < 40
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("sem", ["acquire", "release", "acq_rel"])
 @pytest.mark.parametrize("team", [64, 128])
 def test_updates_together_are_those_one_after_the_other(sem: str, team: int) -> None:

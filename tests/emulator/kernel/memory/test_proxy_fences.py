@@ -42,6 +42,7 @@ class Model:
         return not any(when < knew[member] for knew in seen)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("exact", [True, False], ids=["parts of blocks meet", "whole blocks meet"])
 @pytest.mark.parametrize("blocks", [1, 2], ids=["a block a team", "a cluster"])
 @pytest.mark.parametrize("trials", sizes(8, 25))

@@ -40,6 +40,7 @@ def note(shared: Shared, kind: str, offsets: np.ndarray, lanes: np.ndarray) -> n
     return shared.note_read(offsets, UNIT, lanes, kind == STRONG_READ)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("apart", [32, 1], ids=["a thread of each warp", "threads of three warps"])
 def test_the_table_agrees_with_the_history(apart: int) -> None:
     """Random accesses and meetings of random threads."""

@@ -701,6 +701,7 @@ def test_the_mistake_is_an_error(pair: Pair) -> None:
         run(pair, pair.wrong)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.name)
 def test_the_right_twin_passes(pair: Pair) -> None:
     np.testing.assert_array_equal(run(pair, pair.right), np.broadcast_to(pair.expected, pair.blocks * THREADS))

@@ -39,6 +39,7 @@ def in_tensor_memory(product: Product, a: np.ndarray, seed: int) -> tuple[np.nda
     return c, cells
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("product", PRODUCTS, ids=lambda p: f"{p.kind}-{p.a}-{p.m}-{p.n}")
 def test_a_in_tensor_memory(product: Product) -> None:
     a, b = drawn(product, 5)

@@ -43,6 +43,7 @@ def extremes(
     gl.store(z + gl.arange(0, M, line), gl.convert_layout(found, line))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("least", "absolute", "nan"), [(False, False, False), (True, True, False), (False, True, True)]
 )

@@ -64,6 +64,7 @@ UNORDERED = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("lines", ORDERED.values(), ids=ORDERED)
 def test_pairs_in_the_list_need_no_wait(lines: tuple[str, ...]) -> None:
     ran(*lines)

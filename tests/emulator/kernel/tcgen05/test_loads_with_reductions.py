@@ -72,6 +72,7 @@ TAILS = [
 ]  # fmt: skip
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("tail", TAILS)
 @pytest.mark.parametrize(("shape", "count", "apart"), [("32x32b", 4, 0), ("16x32bx2", 4, 8)])
 def test_reductions(shape: str, count: int, apart: int, tail: str) -> None:

@@ -38,6 +38,7 @@ def with_scales(product: Product, cells: np.ndarray, x: np.ndarray, y: np.ndarra
     return cells
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("product", SCALED, ids=lambda p: f"{p.kind}-{p.a}-{p.m}-{p.n}")
 def test_scaled_products(product: Product) -> None:
     """Each block has the scales of its own rows of a, and of all columns of b."""

@@ -28,7 +28,7 @@ PRODUCTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("product", PRODUCTS, ids=lambda p: f"{p.kind}-{p.a}-{p.d}-{p.m}-{p.n}-{p.swizzle}")
 def test_products(product: Product) -> None:
     a, b = drawn(product, 1)

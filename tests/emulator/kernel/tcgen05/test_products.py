@@ -30,7 +30,7 @@ from tests.support.emulator.tensor_products import (
 )
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("product", PRODUCTS, ids=lambda p: f"{p.kind}-{p.a}-{p.m}-{p.across}-{p.swizzle}-{p.ws}")
 def test_products(product: Product) -> None:
     a, b = drawn(product, 1)

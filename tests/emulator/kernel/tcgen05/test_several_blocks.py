@@ -138,7 +138,7 @@ def test_two_warps_of_a_block_at_the_same_cells(together: list[bool], what: str)
 DENSE = [p for p in test_products.PRODUCTS if not p.ws and p.kind != "i8"]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("product", DENSE, ids=lambda p: f"{p.kind}-{p.a}-{p.d}-{p.m}-{p.across}-{p.swizzle}")
 def test_products_at_once_have_the_bits_of_one(
     together: list[bool], product: test_products.Product, monkeypatch: pytest.MonkeyPatch
@@ -162,7 +162,7 @@ def test_compiled_checks_suspect_all_that_the_checks_refuse(monkeypatch: pytest.
 
     monkeypatch.setattr(TensorWork, "_name_work", name)
     rng, refused, passed = np.random.default_rng(8), 0, 0
-    for trial in range(400):
+    for trial in range(200):
         buffers = [run.Buffer(np.zeros(64, np.uint32), "input"), run.Buffer(np.zeros(64, np.uint32), "out")]
         grid = KernelGrid(kernel, buffers, (2, 1, 1), (128, 1, 1), 4096, True, Deadline(None))
         frame = KernelFrame(grid, 0, 2)
@@ -206,5 +206,5 @@ def test_compiled_checks_suspect_all_that_the_checks_refuse(monkeypatch: pytest.
         suspect = tensor.suspect(np.array([lane]), Rows.of(cells[None]), writes=bool(writes), cores=bool(cores))
         assert suspect or not wrong, trial
         refused, passed = refused + wrong, passed + (not suspect)
-    assert refused > 60
-    assert passed > 100
+    assert refused > 30
+    assert passed > 50

@@ -128,7 +128,7 @@ def prepared(product: Sparse, seed: int = 1) -> tuple[np.ndarray, np.ndarray, to
     return a, b, mask, c, cells
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("product", PRODUCTS, **_IDS)
 def test_products(product: Sparse) -> None:
     a, b, mask, c, cells = prepared(product)
@@ -168,7 +168,7 @@ def test_copies_of_metadata_that_differ_are_reported() -> None:
         ran(product, a, b, cells, meta=f"[%base+{WIDE}]")
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("product", SCALED, ids=lambda p: f"{p.kind}-{p.a}-{p.size}")
 def test_scaled_products(product: Sparse) -> None:
     """A scale covers as many stored elements as in a dense product: table 54 has as many scales for twice the k."""
@@ -186,7 +186,7 @@ def test_a_in_tensor_memory() -> None:
     np.testing.assert_array_equal(ran(product, a, b, cells), expected(product, a, b, mask, c))
 
 
-@pytest.mark.sample(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "product",
     [

@@ -69,6 +69,7 @@ def product(
     return codes(out).numpy()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", only(FLOATS, ["bfloat16", "float32", "e5m2"]))
 def test_float_products(name: str) -> None:
     fmt, kind = FLOATS[name]
@@ -76,12 +77,14 @@ def test_float_products(name: str) -> None:
     np.testing.assert_array_equal(product(x, y, np.float32), reference(x, y, fmt))
 
 
+@pytest.mark.slow
 def test_two_formats() -> None:
     x, _ = operands(ml_dtypes.float8_e4m3fn)
     _, y = operands(ml_dtypes.float8_e5m2)
     np.testing.assert_array_equal(product(x, y, np.float32), reference(x, y, E4M3, of_y=E5M2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("m", only([64, 128], [64]))
 def test_accumulating_in_float16(m: int) -> None:
     x, y = operands(np.float16, m)
@@ -96,18 +99,21 @@ def test_integer_products() -> None:
     np.testing.assert_array_equal(product(x, y, np.int32, tl.int32), expected.numpy())
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("m", "n", "warps"), spread([(64, 64, 4), (128, 64, 8), (256, 32, 8)], 2))
 def test_tiles(m: int, n: int, warps: int) -> None:
     x, y = operands(np.float16, m, n)
     np.testing.assert_array_equal(product(x, y, np.float32, num_warps=warps), reference(x, y, F16))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("m", only([64, 128], [128]))
 def test_a_in_tensor_memory(m: int) -> None:
     x, y = operands(np.float16, m)
     np.testing.assert_array_equal(product(x, y, np.float32, twice=True), reference(x + x, y, F16))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tasks", only([False, True], [True]), ids=["one task", "warps of several tasks"])
 def test_persistent_with_descriptors(tasks: bool) -> None:
     x, y = operands(np.float16, 256, 128, 128)
@@ -118,6 +124,7 @@ def test_persistent_with_descriptors(tasks: bool) -> None:
     np.testing.assert_array_equal(out, wanted)
 
 
+@pytest.mark.slow
 def test_attention() -> None:
     """Scores go to registers, and back to tensor memory as a of the second product."""
     generator = torch.Generator().manual_seed(3)
@@ -128,6 +135,7 @@ def test_attention() -> None:
     assert (out.double() - wanted).abs().max() < 2e-3  # p is rounded to float16: 2^-11 of sums of |v| < 4
 
 
+@pytest.mark.slow
 def test_grouped() -> None:
     starts = np.array([0, 40, 200], np.int32)
     x, y = operands(np.float16, 200, 32)
@@ -170,7 +178,7 @@ def scaled_operands(a: str, b: str, block: int) -> tuple[list[np.ndarray], np.nd
     return [x, s.view(kinds), y, t.view(kinds)], expected.numpy()
 
 
-@pytest.mark.sample(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(("a", "b", "block"), spread(SCALED, 2, lambda row: row))
 def test_block_scaled_products(a: str, b: str, block: int) -> None:
     inputs, expected = scaled_operands(a, b, block)
@@ -244,6 +252,7 @@ def without_barriers(text: str) -> str:
     return head + middle + re.sub(r"bar\.sync\s+0;", "", tail)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", ["matmul", "scaled"])
 def test_the_ptx_of_triton_gives_the_right_bits(name: str) -> None:
     got, wanted = run(name, lambda text: text)

@@ -42,6 +42,7 @@ def drawn(special: bool) -> np.ndarray:
     return np.concatenate([halves.view(np.uint32), c.view(np.uint32)], axis=1)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("special", [False, True])
 def test_a_register_that_changes_between_two_products(name: str, special: bool) -> None:

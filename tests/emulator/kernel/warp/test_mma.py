@@ -129,6 +129,7 @@ FORMS = {name: bound for name, bound in product_forms.bounds_of().items() if bou
 QUICK = [f for i, f in enumerate(FORMS) if i % 9 == 0 or any(t in f for t in ("bf16", "tf32", "f16.f16", "b1"))]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("form", [pytest.param(f, marks=() if f in QUICK else pytest.mark.slow) for f in FORMS])
 def test_the_emulator_and_the_reference_agree(form: str) -> None:
     """Slow: all forms take a minute."""
@@ -141,6 +142,7 @@ F8_F32 = "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e5m2.f32"
 VOLTA = "mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f16"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("form", "targets"),
     [

@@ -63,6 +63,7 @@ def names() -> list[str]:
     return [*found, *(next(n for n in forms() if f"{kind}.block_scale.f32" in n) for kind in ("mxf8f6f4", "mxf4"))]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", names())
 def test_the_emulator_and_the_reference_agree(name: str) -> None:
     bound, seed = forms()[name], sum(map(ord, name))

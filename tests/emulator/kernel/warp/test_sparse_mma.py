@@ -92,7 +92,7 @@ FIRST = {(places_of(b), b.modifiers["variant"]): b for b in reversed(forms())}
 """The first form of each variant with each size of elements and each k."""
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("bound", forms(), ids=lambda b: b.spelling.removeprefix("mma."))
 def test_the_emulator_and_the_reference_agree(bound: Bound) -> None:
     """Each selector of each size of elements and each k, which decide where metadata is; other forms have one."""

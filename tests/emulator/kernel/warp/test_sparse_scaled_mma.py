@@ -72,6 +72,7 @@ def run(
 NAMES = [name for name in forms() if "scale_vec" in name]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", NAMES)
 def test_the_emulator_and_the_reference_agree(name: str) -> None:
     bound, seed = forms()[name], sum(map(ord, name))
@@ -85,6 +86,7 @@ MX4 = "m16n8k128.row.col.kind::mxf4.block_scale.scale_vec::2X.f32.e2m1.e2m1.f32.
 NV4 = "m16n8k128.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("step", [pytest.param(5, id="some"), pytest.param(1, id="all", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", [MX8, MX4, NV4])
 def test_edges(name: str, step: int) -> None:

@@ -57,7 +57,7 @@ def reference(x: np.ndarray, y: np.ndarray, fmt: Format, to: Format, generation:
     return found.numpy()
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(
     ("target", "name"),
     paired(["sm_80", "sm_86", "sm_89", "sm_90a", "sm_120a"], ["float16", "bfloat16", "float32", "e4m3", "e5m2"], 2),
@@ -72,6 +72,7 @@ def test_float_products(target: str, name: str) -> None:
     np.testing.assert_array_equal(codes(out).numpy(), reference(x, y, fmt, F32, GENERATIONS[target]))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("target", only(["sm_80", "sm_89", "sm_120a"], ["sm_80", "sm_120a"]))
 def test_accumulating_in_float16(target: str) -> None:
     x, y = operands(np.float16, np.random.default_rng(2))
@@ -119,6 +120,7 @@ def run(compilation: Compilation, ptx: str) -> tuple[np.ndarray, np.ndarray]:
     return codes(out).numpy(), reference(x, y, F16, F32, AMPERE)
 
 
+@pytest.mark.slow
 def test_a_pipelined_product_is_right(pipelined: Compilation) -> None:
     got, wanted = run(pipelined, pipelined.ptx)
     np.testing.assert_array_equal(got, wanted)

@@ -61,7 +61,7 @@ def types(form: str) -> list[tuple[int, str]]:
     return list(enumerate(reversed(form.split("."))))
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("form", spread(_SMALL, 4, types))
 def test_the_emulator_and_the_reference_agree(form: str) -> None:
     """Each form runs in one layout, the next form in the next layout."""

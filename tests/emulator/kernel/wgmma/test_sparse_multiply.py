@@ -94,7 +94,7 @@ def agrees(form: str, layout: GroupLayout, tiles: int = 2, seed: int = 5) -> boo
     return np.array_equal(ran(known, operands), expected(form, known, operands, masks))
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("form", spread(_SMALL, 4, lambda form: enumerate(reversed(form.split(".")))))
 def test_the_emulator_and_the_reference_agree(form: str) -> None:
     """Each form runs in one layout, the next form in the next layout; every fifth layout has a in registers.

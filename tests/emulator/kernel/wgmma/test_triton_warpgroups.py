@@ -67,6 +67,7 @@ def test_float_products(name: str) -> None:
     np.testing.assert_array_equal(codes(out).numpy(), reference(x, y, fmt))
 
 
+@pytest.mark.slow
 def test_accumulating_in_float16() -> None:
     x, y = operands(np.float16, 2)
     out = np.zeros((M, N), np.float16)
@@ -84,6 +85,7 @@ def test_integer_products() -> None:
     np.testing.assert_array_equal(codes(out).numpy(), expected.numpy())
 
 
+@pytest.mark.slow
 def test_elements_of_a_in_registers() -> None:
     """Elements that are computed before the product stay in registers, in another layout than shared memory's."""
     x, y = operands(np.float16, 5)
