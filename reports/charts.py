@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ptxdiff.records import Area, Bits, Grid, Result
 from ptxdiff.reports.model import Row, anchor, simplicity
@@ -31,8 +31,7 @@ def specifications(folder: Path | None = None) -> dict[str, dict[str, Any]]:
 
     folder: where they are cached between processes.
     """
-    code = Path(__file__).with_name("specifications.py")
-    by_kind: dict[str, dict[str, Any]] = json.loads(_kept(folder, "charts", "altair", code, ".json", _made))
+    by_kind: dict[str, dict[str, Any]] = json.loads(_kept(folder, _specified(), _made))
     return by_kind
 
 
@@ -48,15 +47,47 @@ def library(folder: Path | None = None) -> str:
 
     folder: where it is cached between processes.
     """
-    return _kept(folder, "vega", "vl-convert-python", Path(__file__), ".js", _bundle)
+    return _kept(folder, _bundled(), _bundle)
 
 
-def _kept(folder: Path | None, name: str, source: str, code: Path, suffix: str, make: Callable[[], str]) -> str:
-    """A text that is made from a package, `source`, by the code of a module; taken from the folder if it is there."""
+def are_kept(folder: Path) -> bool:
+    """Whether the folder has the specifications and the library, so that a page need not make them."""
+    return all(made.file(folder).exists() for made in (_specified(), _bundled()))
+
+
+def keep(folder: Path) -> None:
+    """Make the specifications and the library, if the folder lacks them."""
+    specifications(folder)
+    library(folder)
+
+
+class _MadeText(NamedTuple):
+    """A text that is made from a package, `source`, by the code of a module."""
+
+    name: str
+    source: str
+    code: Path
+    suffix: str
+
+    def file(self, folder: Path) -> Path:
+        """Where it is cached."""
+        digest = hashlib.sha256(self.code.read_bytes()).hexdigest()[:12]
+        return folder / f"{self.name}-{version(self.source)}-{digest}{self.suffix}"
+
+
+def _specified() -> _MadeText:
+    return _MadeText("charts", "altair", Path(__file__).with_name("specifications.py"), ".json")
+
+
+def _bundled() -> _MadeText:
+    return _MadeText("vega", "vl-convert-python", Path(__file__), ".js")
+
+
+def _kept(folder: Path | None, which: _MadeText, make: Callable[[], str]) -> str:
+    """A text, taken from the folder if it is there."""
     if folder is None:
         return make()
-    digest = hashlib.sha256(code.read_bytes()).hexdigest()[:12]
-    kept = folder / f"{name}-{version(source)}-{digest}{suffix}"
+    kept = which.file(folder)
     with contextlib.suppress(OSError, ValueError):
         return kept.read_text(encoding="utf-8")
     text = make()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from ptxdiff.forks import NoAnswer, in_forks
 
@@ -15,6 +15,18 @@ EACH = 16
 
 A = TypeVar("A")
 B = TypeVar("B")
+
+
+def beside(work: Callable[[], A], other: Callable[[], None]) -> A:
+    """The value of `work`, while a fork of this process does `other`, whose errors are lost.
+
+    Both are done when this returns. A process with threads, or with one processor, is not forked: then `other` is not
+    done.
+    """
+    if len(os.sched_getaffinity(0)) < 2 or threading.active_count() > 1:
+        return work()
+    tasks: list[Callable[[], A | None]] = [work, other]
+    return cast("A", in_forks(lambda do: do(), tasks)[0])  # this process did it
 
 
 def made_in_forks(make: Callable[[A], B], given: Sequence[A]) -> list[B]:

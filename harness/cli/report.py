@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -99,20 +100,39 @@ def write_page(
     """
     from ptxdiff.diskcache import DiskCache, cache_folder
     from ptxdiff.records import collector_paused
-    from ptxdiff.reports import html, summary
+    from ptxdiff.reports import charts, html, summary
+    from ptxdiff.reports.forked import beside
     from ptxdiff.reports.history import folder, history
     from ptxdiff.reports.model import view
 
     whole = len(records) == 1 and records[0].is_dir() and not merge
-    packets = DiskCache("packets")
-    with collector_paused():
+    packets, cache = DiskCache("packets"), cache_folder()
+
+    def write() -> None:
         runs = _shown(records[0], folder(records[0], DiskCache("nights"))) if whole else [one_run(records, merge=merge)]
         past, newest = history(runs)
         book, found = ledger if ledger.exists() else None, view(newest)
-        written = html.write_history(past, found, output, conformance=book, cache=cache_folder(), packets=packets)
+        written = html.write_history(past, found, output, conformance=book, cache=cache, packets=packets)
         if not quiet:
             render(summary.terminal(found))
             say(f"report: {written.resolve()}")
+
+    with collector_paused():
+        if cache is None or charts.are_kept(cache) or not _are_large(records):
+            write()
+        else:  # nothing of the run decides what its charts need, and that takes two seconds to make
+            beside(write, partial(charts.keep, cache))
+
+
+_LARGE = 1 << 20
+"""Bytes of records from which on a run has charts, as a rule, and reading takes as long as another process may."""
+
+
+def _are_large(records: Sequence[Path]) -> bool:
+    from ptxdiff.records import record_files
+
+    files = [f for p in records for f in (record_files(p) if p.is_dir() else [p])]
+    return sum(f.stat().st_size for f in files if f.exists()) >= _LARGE  # who reads a file says that it is missing
 
 
 def _shown(path: Path, runs: Iterator[_Run]) -> Iterator[_Run]:

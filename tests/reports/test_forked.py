@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from ptxdiff.reports.forked import EACH, made_in_forks
+from ptxdiff.reports.forked import EACH, beside, made_in_forks
 
 GIVEN = list(range(3 * EACH + 1))
 
@@ -67,3 +67,24 @@ def test_no_fork_is_made(why, monkeypatch):
         monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})
     given = GIVEN[:EACH] if why == "few pieces" else GIVEN
     assert made_in_forks(lambda n: -n, given) == [-n for n in given]
+
+
+def test_other_work_is_done_in_another_process(tmp_path):
+    place = tmp_path / "process"
+    assert beside(os.getpid, lambda: place.write_text(str(os.getpid()))) == os.getpid()
+    assert place.read_text() != str(os.getpid())
+
+
+def test_an_error_of_the_work_is_raised_and_one_of_the_other_is_not(tmp_path):
+    def fails():
+        raise ValueError("no page")
+
+    assert beside(lambda: 7, fails) == 7
+    with pytest.raises(ValueError, match="no page"):
+        beside(fails, lambda: None)
+
+
+def test_a_process_with_threads_does_its_own_work_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(threading, "active_count", lambda: 2)
+    assert beside(lambda: 7, lambda: (tmp_path / "made").write_text("")) == 7
+    assert not (tmp_path / "made").exists()

@@ -481,6 +481,19 @@ def test_no_run_is_refused(tmp_path):
         html.write([], tmp_path / "x.html")
 
 
+def test_what_charts_need_is_kept_before_a_page_asks_for_it(tmp_path, monkeypatch):
+    from ptxdiff.reports import charts
+
+    monkeypatch.setattr(charts, "_bundle", lambda: "made")
+    monkeypatch.setattr(charts, "_made", lambda: "{}")
+    assert not charts.are_kept(tmp_path)
+    charts.keep(tmp_path)
+    assert charts.are_kept(tmp_path)
+    monkeypatch.setattr(charts, "_bundle", lambda: "made again")
+    assert charts.library(tmp_path) == "made"
+    assert charts.specifications(tmp_path) == {}
+
+
 def test_the_library_of_charts_is_kept_in_the_given_folder_if_it_is_writable(tmp_path, monkeypatch):
     from ptxdiff.reports import charts
 
