@@ -124,8 +124,8 @@ class Writer:
             except OSError as e:
                 with contextlib.suppress(OSError):
                     self._file.truncate(whole)
-                if self._compressor is not None:  # its next block would refer to this one
-                    self._broken = e.strerror or str(e)
+                # Nothing may follow: the end would count what is missing, a compressed block refers to the one before.
+                self._broken = e.strerror or str(e)
                 raise WriteError(f"{self.path}: {e.strerror or e}") from e
             self._seal, self._whole = seal, count
             self._ended = self._ended or any(isinstance(r.record if isinstance(r, Sent) else r, End) for r in records)

@@ -69,6 +69,7 @@ class Recorder:
         self.config = config
         self.started = time.time()
         self.writer: Writer | None = None
+        self.broken = False  # whether the file could not be written
         self.verdicts: Counter[str] = Counter()
         self.not_run: Counter[tuple[str, str]] = Counter()
         self.evidence: Counter[str] = Counter()
@@ -225,10 +226,16 @@ class Recorder:
             self._write([])
 
     def _write(self, records: Iterable[Sent]) -> None:
-        """Write records. If that fails, end the run with one line: its further results could not be kept."""
+        """Write records. If that fails, end the run with one line: its further results could not be kept.
+
+        Nothing is written after that: another writer would begin the file anew.
+        """
+        if self.broken:
+            return
         try:
             self._open().write(*records)
         except WriteError as e:
+            self.broken = True
             if self.writer is not None:
                 self.writer.close()
             self.writer = None
@@ -328,7 +335,7 @@ class Recorder:
     def _leave_open(self) -> None:
         """Close the file without an `end` record. A resumed file without new records loses its old `end`."""
         try:
-            if self.writer is None and self.progress.collected:
+            if self.writer is None and self.progress.collected and not self.broken:
                 self._open()
         except WriteError as e:
             self.fault = str(e)
