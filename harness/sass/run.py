@@ -19,6 +19,7 @@ from ptxdiff.sass.clusters import ClusterBlocks, checked, in_clusters
 from ptxdiff.sass.cubin import MachineCode, Parameter
 from ptxdiff.sass.machine import (
     SCHEDULES,
+    SEED,
     Computed,
     Machine,
     MachineLaunch,
@@ -36,7 +37,7 @@ LANES = 1 << 14
 """Threads that run together."""
 SHARED = 1 << 26
 """Bytes of shared memory of blocks that run together."""
-SEEDS = (0x5EED, 0x5EEC, 0)
+SEEDS = (SEED, SEED ^ 1, 0)
 """One filling of undefined bits for each run. The first two are opposite: see `Filling`."""
 
 

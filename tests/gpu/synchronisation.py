@@ -52,10 +52,7 @@ def kernels(wrong):
         yield name, text, 1, 32, one_warp.LANES, expected, True
     for pair in mistakes.PAIRS:
         for body, right in ((pair.right, True), *([(pair.wrong, False)] if wrong else [])):
-            text = mistakes.HEAD + body + mistakes.TAIL
-            if pair.blocks > 1:
-                entry = "(.param .u64 out, .param .u64 memory)"
-                text = text.replace(entry, f"{entry}\n.explicitcluster\n.reqnctapercluster {pair.blocks}")
+            text = mistakes.module_of(pair, body)
             words = np.broadcast_to(pair.expected, pair.blocks * mistakes.THREADS).astype(np.uint32)
             yield pair.name, text, pair.blocks, mistakes.THREADS, GIVEN, words, right
 

@@ -18,7 +18,6 @@ if not tool("nvdisasm").exists():
     pytest.skip("nvdisasm, which Triton carries, is missing", allow_module_level=True)
 
 PAIRS = {pair.name: pair for pair in mistakes.PAIRS}
-ENTRY = "(.param .u64 out, .param .u64 memory)"
 ENDED = {
     "a read of shared memory by a warp that has ended, behind a barrier": "race",
     "a later read of shared memory by a warp that has ended, behind a barrier": "race",
@@ -38,8 +37,7 @@ COLLECTIVE = (
 
 def _run(name: str, body: str) -> np.ndarray:
     blocks = PAIRS[name].blocks
-    clusters = f"{ENTRY}\n.explicitcluster\n.reqnctapercluster {blocks}" if blocks > 1 else ENTRY
-    text = (mistakes.HEAD + body + mistakes.TAIL).replace(ENTRY, clusters)
+    text = mistakes.module_of(PAIRS[name], body)
     out, memory = np.zeros(blocks * mistakes.THREADS, np.uint32), np.zeros(mistakes.THREADS + 1, np.uint32)
     run_ptx(text, blocks, mistakes.THREADS, out, memory, level="sass", opt=3)
     return out

@@ -225,6 +225,13 @@ def _launch() -> MachineLaunch:
     return MachineLaunch(code, GlobalMemory([], b""), (1, 1, 1), (THREADS, 1, 1), b"")
 
 
+def test_a_launch_that_names_no_seed_has_random_bits() -> None:
+    """Zeros would hide what the tests of records compare."""
+    machine = ThreadedMachine(launch := _launch(), 0, 1, ThreadedCode(launch.code, launch))
+    assert len(np.unique(machine.uniform_register(3))) == machine.warps > 1
+    assert len(np.unique(machine.register(3))) > machine.lanes // 2
+
+
 def test_a_planted_row_is_not_run_by_an_older_record(monkeypatch: pytest.MonkeyPatch) -> None:
     """A record is kept for its text: the rows that its opcode had then are part of what it is kept for."""
     body = f"{LOAD} {PLACE} IADD3 R5, R4, 0x7, R0 {STORE}"

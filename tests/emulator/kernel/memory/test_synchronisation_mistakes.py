@@ -685,6 +685,13 @@ PAIRS = [
 ]  # fmt: skip
 
 
+def module_of(pair: Pair, body: str) -> str:
+    """A kernel's PTX for ptxas, which states the cluster that its blocks form."""
+    entry = "(.param .u64 out, .param .u64 memory)"
+    stated = f"{entry}\n.explicitcluster\n.reqnctapercluster {pair.blocks}" if pair.blocks > 1 else entry
+    return (HEAD + body + TAIL).replace(entry, stated)
+
+
 def run(pair: Pair, body: str) -> np.ndarray:
     out = np.zeros(pair.blocks * THREADS, np.uint32)
     memory = np.zeros(THREADS + 1, np.uint32)
