@@ -72,11 +72,9 @@ def _condensed(results: Sequence[Result]) -> Iterator[Result]:
     by = {r.ptxas for r in results if r.ptxas}
     ptxas = by.pop() if len(by) == 1 else ""
     rows: dict[str, list[Result]] = defaultdict(list)
-    # Sets that are swept piece by piece have no digest of their inputs. Several of them are told apart by their names;
-    # one alone has the name of a row that it had before there were several.
-    swept = {r.key.input_set for r in ran if not r.inputs_digest}
     for r in ran:
-        inputs = r.inputs_digest or (r.key.input_set if len(swept) > 1 else "")
+        # Sets that are swept piece by piece have no digest of their inputs: their name, seed and size decide these.
+        inputs = r.inputs_digest or [r.key.input_set, r.seed, r.total]
         rows[_digest([inputs, r.key.context, r.key.fusion])[:6]].append(r)
     total, unchecked, judged = _counts(rows.values())
     whole = Result(

@@ -6,6 +6,7 @@ globals that they name. Comments may add numbers, which does no harm: they only 
 
 from __future__ import annotations
 
+import ast
 import itertools
 import re
 import struct
@@ -40,8 +41,7 @@ def constants_of(variant: Variant) -> tuple[int | float, ...]:
     elif isinstance(variant, PtxVariant):
         numbers += _of_text(variant.text)
     elif isinstance(variant, PlainVariant | KernelVariant):
-        given = variant.constants if isinstance(variant, PlainVariant) else variant.meta
-        numbers += [n for value in given.values() for n in _of_value(value, set(), 0)]
+        numbers += [n for value in _given(variant).values() for n in _of_value(value, set(), 0)]
         numbers += _of_value(variant.function, set(), 0)
     distinct: dict[tuple[type, int | float], int | float] = {}
     for n in numbers:
@@ -94,7 +94,7 @@ def _blocks(case: Case, variant: Variant) -> Iterator[tuple[str, str]]:
                 continue
             yield form.text, form.constraints
     elif isinstance(variant, PlainVariant | KernelVariant):
-        for function in _functions(variant.function):
+        for function in _functions(variant):
             texts = list(dict.fromkeys(_strings(function)))
             constraints = [t for t in texts if _CONSTRAINTS.fullmatch(t)]
             blocks = [t for t in texts if ";" in t and "$" in t]
@@ -106,28 +106,89 @@ _BLOCKS = 64
 """Pairs of an asm text and constraints in one Triton function that are tried; those that do not fit give no number."""
 
 
-def _strings(function: types.FunctionType) -> Iterator[str]:
-    """The strings that stand in a function, and in globals that it names."""
-    for code in _codes_of(function.__code__):
-        named = (function.__globals__.get(name) for name in code.co_names)
-        for value in (*code.co_consts, *named):
-            value = value.value if type(value).__name__ == "constexpr" else value
-            if isinstance(value, str):
-                yield value
+def _strings(function: Any) -> Iterator[str]:
+    """The strings that stand in a function, and in what it names."""
+    constants = (constant for code in _codes_of(_plain(function).__code__) for constant in code.co_consts)
+    for value in (*constants, *(value for _, value in _named(function))):
+        value = value.value if type(value).__name__ == "constexpr" else value
+        if isinstance(value, str):
+            yield value
 
 
 def packs_in_code(variant: Variant, unit_bits: Iterable[int]) -> tuple[int, ...]:
     """How many elements code that is no `asm()` variant may read at once, in ascending order; none if only one.
 
-    Of Triton functions that name `inline_asm_elementwise`, the numbers of the code that can be its `pack=`; of given
-    PTX the elements in one load. unit_bits: of each input.
+    Of Triton functions that name `inline_asm_elementwise`, the `pack=` of its calls: where one of them cannot be read,
+    every number of the code that can be one. Of given PTX the elements in one load. unit_bits: of each input.
     """
     if isinstance(variant, PtxVariant):
         widths = {int(m["vector"] or 1) * int(m["bits"]) for m in _LOAD.finditer(variant.text)}
         return tuple(sorted({w // bits for w in widths for bits in unit_bits} & set(_PACKS)))
-    if isinstance(variant, PlainVariant | KernelVariant) and _names_inline_asm(variant.function):
-        return tuple(sorted({n for n in constants_of(variant) if isinstance(n, int)} & set(_PACKS)))
+    if isinstance(variant, PlainVariant | KernelVariant) and _names_inline_asm(variant):
+        packs = _packs_of_calls(variant)
+        if packs is None:
+            packs = {n for n in constants_of(variant) if isinstance(n, int)}
+        return tuple(sorted(packs & set(_PACKS)))
     return ()
+
+
+def _packs_of_calls(variant: PlainVariant | KernelVariant) -> set[int] | None:
+    """The `pack=` of all calls of `inline_asm_elementwise` in a variant's functions; None unless each can be read.
+
+    It can where it is a number, or the name of a global or of a compile-time argument of the variant that is one. A
+    function that names `inline_asm_elementwise` without a call of it may have it called with any.
+    """
+    given = _given(variant)
+    if any(_is_inline_asm(value) for value in given.values()):
+        return None
+    packs: set[int] = set()
+    for function in _functions(variant):
+        names = {_INLINE_ASM} | {name for name, value in _named(function) if _is_inline_asm(value)}
+        if names.isdisjoint(name for name, _ in _named(function)):
+            continue
+        if "" in names or not hasattr(function, "parse"):  # only a Triton function keeps the text that it was made of
+            return None
+        read = _packs_in(function, names, given if function is variant.function else {})
+        if read is None:
+            return None
+        packs |= read
+    return packs
+
+
+def _packs_in(function: Any, names: set[str], given: Mapping[str, Any]) -> set[int] | None:
+    """The `pack=` of all calls by these names in a Triton function; None unless each can be read.
+
+    given: the function's compile-time arguments, as far as they are known.
+    """
+    nodes, code = list(ast.walk(function.parse())), function.fn.__code__
+    found = [n for n in nodes if isinstance(n, ast.Name | ast.Attribute) and _name_of(n) in names]
+    calls = [n for n in nodes if isinstance(n, ast.Call) and n.func in found]
+    if len(calls) != len(found):
+        return None
+    arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    values = {n: v for n, v in function.fn.__globals__.items() if n not in code.co_varnames + code.co_freevars}
+    values |= {n: v for n, v in given.items() if n in arguments}
+    assigned = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    packs = set()
+    for call in calls:
+        pack = next((keyword.value for keyword in call.keywords if keyword.arg == "pack"), None)
+        value = pack.value if isinstance(pack, ast.Constant) else None
+        if isinstance(pack, ast.Name) and pack.id not in assigned:
+            value = values.get(pack.id)
+        value = value.value if type(value).__name__ == "constexpr" else value
+        if type(value) is not int:
+            return None
+        packs.add(value)
+    return packs
+
+
+def _name_of(node: ast.Name | ast.Attribute) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id
+
+
+def _given(variant: PlainVariant | KernelVariant) -> Mapping[str, Any]:
+    """The compile-time arguments that a variant gives to its function."""
+    return variant.constants if isinstance(variant, PlainVariant) else variant.meta
 
 
 _PACKS = (2, 4, 8, 16)
@@ -137,29 +198,111 @@ _LOAD = re.compile(
 )
 
 
-def _names_inline_asm(function: Any) -> bool:
-    """Whether a Triton function, or one that it calls, names `inline_asm_elementwise`, under whatever name."""
-    return any(
-        plain.__name__ == _INLINE_ASM or any(_INLINE_ASM in code.co_names for code in _codes_of(plain.__code__))
-        for plain in _functions(function, _INLINE_ASM)
+def _names_inline_asm(variant: PlainVariant | KernelVariant) -> bool:
+    """Whether a variant's function, or one that it calls, names `inline_asm_elementwise`, under whatever name."""
+    return any(map(_is_inline_asm, _given(variant).values())) or any(
+        _is_inline_asm(value) or name == _INLINE_ASM
+        for function in _functions(variant)
+        for name, value in _named(function)
     )
 
 
-def _functions(function: Any, also: str = "") -> Iterator[types.FunctionType]:
-    """A Triton function and those that it calls: none of a library, but for one of the name `also`."""
-    left, met = [function], set()
+def _is_inline_asm(value: Any) -> bool:
+    return getattr(_plain(value), "__name__", "") == _INLINE_ASM
+
+
+def _functions(variant: PlainVariant | KernelVariant) -> Iterator[Any]:
+    """A variant's function, those that it gives to it, and those that they call, as code names them; none of a
+    library."""
+    left, met = [variant.function, *_given(variant).values()], set()
     while left:
-        value = left.pop()
-        plain = getattr(value, "fn", value)
-        if also and getattr(plain, "__name__", "") == also:
-            yield plain
-        if not isinstance(plain, types.FunctionType) or id(plain) in met or _library(plain):
-            continue
-        met.add(id(plain))
-        yield plain
-        for code in _codes_of(plain.__code__):
-            left += [plain.__globals__[n] for n in code.co_names if n in plain.__globals__]
-        left += [c.cell_contents for c in plain.__closure__ or () if _is_filled(c)]
+        function = left.pop()
+        plain = _plain(function)
+        if isinstance(plain, types.FunctionType) and id(plain) not in met and not _library(plain):
+            met.add(id(plain))
+            yield function
+            left += [value for _, value in _named(function)]
+
+
+def _plain(value: Any) -> Any:
+    """The Python function of a Triton function; any other value is its own."""
+    return getattr(value, "fn", value)
+
+
+def _named(function: Any) -> Iterator[tuple[str, Any]]:
+    """What the code of a function names, as it is now: globals, what it takes of modules that are no library's,
+    closures, and defaults, which have no name. A name that is none of these, as of a method, has the value None."""
+    plain = _plain(function)
+    for code in _codes_of(plain.__code__):
+        modules, met = [], set()
+        for name in code.co_names:
+            value = plain.__globals__.get(name)
+            yield name, value
+            modules += [value] if isinstance(value, types.ModuleType) else []
+        while modules:
+            module = modules.pop()
+            if _library(module) or id(module) in met:
+                continue
+            met.add(id(module))
+            for name in code.co_names:
+                if name in vars(module):
+                    yield name, vars(module)[name]
+                    modules += [vars(module)[name]] if isinstance(vars(module)[name], types.ModuleType) else []
+    for name, cell in zip(plain.__code__.co_freevars, plain.__closure__ or (), strict=True):
+        if _is_filled(cell):
+            yield name, cell.cell_contents
+    yield from (("", value) for value in (*(plain.__defaults__ or ()), *(plain.__kwdefaults__ or {}).values()))
+
+
+def _names_inline_asm(variant: PlainVariant | KernelVariant) -> bool:
+    """Whether a variant's function, or one that it calls, names `inline_asm_elementwise`, under whatever name."""
+    return any(map(_is_inline_asm, _given(variant).values())) or any(
+        _is_inline_asm(value) or name == _INLINE_ASM
+        for function in _functions(variant)
+        for name, value in _named(function)
+    )
+
+
+def _is_inline_asm(value: Any) -> bool:
+    return getattr(_plain(value), "__name__", "") == _INLINE_ASM
+
+
+def _functions(variant: PlainVariant | KernelVariant) -> Iterator[Any]:
+    """A variant's function, those that it gives to it, and those that they call, as code names them; none of a
+    library."""
+    left, met = [variant.function, *_given(variant).values()], set()
+    while left:
+        function = left.pop()
+        plain = _plain(function)
+        if isinstance(plain, types.FunctionType) and id(plain) not in met and not _library(plain):
+            met.add(id(plain))
+            yield function
+            left += [value for _, value in _named(function)]
+
+
+def _plain(value: Any) -> Any:
+    """The Python function of a Triton function; any other value is its own."""
+    return getattr(value, "fn", value)
+
+
+def _named(function: Any) -> Iterator[tuple[str, Any]]:
+    """What the code of a function names, as it is now: globals, what it takes of modules, closures, and defaults.
+
+    Of a library's modules only names of `inline_asm_elementwise` are told, whose value may be None.
+    """
+    plain = _plain(function)
+    for code in _codes_of(plain.__code__):
+        for name in code.co_names:
+            value = plain.__globals__.get(name)
+            if isinstance(value, types.ModuleType):
+                if not _library(value):
+                    yield from ((n, vars(value)[n]) for n in code.co_names if n in vars(value))
+            else:
+                yield name, value
+    for name, cell in zip(plain.__code__.co_freevars, plain.__closure__ or (), strict=True):
+        if _is_filled(cell):
+            yield name, cell.cell_contents
+    yield from (("", value) for value in (*(plain.__defaults__ or ()), *(plain.__kwdefaults__ or {}).values()))
 
 
 def _codes_of(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -206,32 +349,24 @@ def _of_value(value: Any, met: set[int], depth: int) -> Iterator[int | float]:
             yield from _of_value(one, met, depth + 1)
     elif type(value).__name__ == "constexpr":
         yield from _of_value(value.value, met, depth + 1)
-    elif isinstance(function := getattr(value, "fn", value), types.FunctionType) and not _library(function):
+    elif isinstance(_plain(value), types.FunctionType) and not _library(_plain(value)):
         met.add(id(value))
-        yield from _of_function(function, met, depth)
+        yield from _of_function(value, met, depth)
 
 
-def _library(function: types.FunctionType) -> bool:
-    """Whether a function belongs to Triton or torch, whose helpers have special cases of their own by the hundred."""
-    return function.__module__.partition(".")[0] in ("triton", "torch", "numpy")
+def _library(value: Any) -> bool:
+    """Whether a function or module belongs to Triton, torch or numpy, whose helpers have special cases by the
+    hundred."""
+    name = value.__name__ if isinstance(value, types.ModuleType) else value.__module__
+    return name.partition(".")[0] in ("triton", "torch", "numpy")
 
 
-def _of_function(function: types.FunctionType, met: set[int], depth: int) -> Iterator[int | float]:
-    codes = [function.__code__]
-    while codes:
-        code = codes.pop()
-        text = code.co_consts[:1] if isinstance(function.__doc__, str) and code is function.__code__ else ()
+def _of_function(function: Any, met: set[int], depth: int) -> Iterator[int | float]:
+    plain = _plain(function)
+    for code in _codes_of(plain.__code__):
+        documentation = code.co_consts[:1] if isinstance(plain.__doc__, str) and code is plain.__code__ else ()
         for constant in code.co_consts:
-            if isinstance(constant, types.CodeType):
-                codes.append(constant)
-            elif constant not in text:
+            if not isinstance(constant, types.CodeType) and constant not in documentation:
                 yield from _of_value(constant, met, depth + 1)
-        for name in code.co_names:
-            if name in function.__globals__:
-                yield from _of_value(function.__globals__[name], met, depth + 1)
-    for cell in function.__closure__ or ():
-        try:
-            yield from _of_value(cell.cell_contents, met, depth + 1)
-        except ValueError:  # a cell that is still empty
-            continue
-    yield from _of_value(function.__defaults__ or (), met, depth + 1)
+    for _, value in _named(function):
+        yield from _of_value(value, met, depth + 1)

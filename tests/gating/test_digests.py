@@ -97,9 +97,15 @@ def test_sets_that_are_swept_are_told_apart(base):
         )
         for r, name, total in zip(item, ("words-16/1", "constants-16/2"), (1000, 10), strict=True)
     ]
+    names = {}
     for results, total, rows in ((swept, 1010, 2), (swept[:1], 1000, 1)):
         whole, *inputs = digests.condensed(dataclasses.replace(base, results=results)).results
         assert (whole.total, len(inputs)) == (total, rows)
+        names[rows] = {r.key.input_set for r in inputs}
+    assert names[1] < names[2]
+    for other in (dataclasses.replace(swept[0], total=999), dataclasses.replace(swept[0], seed=swept[0].seed + 1)):
+        _, row = digests.condensed(dataclasses.replace(base, results=[other])).results
+        assert row.key.input_set not in names[1], "other inputs, whose bits are not compared"
 
 
 def test_a_failure_among_many_passes_is_the_items_verdict(base, folder):

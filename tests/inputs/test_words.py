@@ -169,21 +169,36 @@ def test_names_of_sets_of_elements():
     assert not any(map(has_tuples, ("exhaustive/1", "constants/3", "edges-full/1", "none", "generated/1")))
 
 
-def _asm_of(tl, x):
-    return tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [x], dtype=tl.uint8, is_pure=True, pack=4)
+@pytest.mark.parametrize(
+    ("name", "packs"),
+    [
+        ("of_four", (4,)),
+        ("of_four_by_itself", (4,)),
+        ("of_four_and_one", (4,)),
+        ("of_four_and_two", (2, 4)),
+        ("by_a_global", (4,)),
+        ("by_another_name", (4,)),
+        ("through_a_module", (2,)),
+        ("shifted", ()),
+        ("without_asm", ()),
+    ],
+)
+def test_the_packs_of_asm_in_triton_functions_are_those_of_its_calls(name, packs):
+    packed = pytest.importorskip("tests.support.inputs.packed")
+    assert packs_in_code(plain(getattr(packed, name)), [8]) == packs
 
 
-def _caller(tl, x):
-    return _asm_of(tl, x)
+@pytest.mark.parametrize("name", ["by_an_argument", "by_a_default", "by_a_sum", "assigned", "without_a_call", "given_to"])
+def test_where_a_pack_cannot_be_read_any_number_may_be_one(name):
+    packed = pytest.importorskip("tests.support.inputs.packed")
+    assert packs_in_code(plain(getattr(packed, name)), [8]) == (4, 16)
 
 
-def _other(tl, x):
-    return x * 4
-
-
-@pytest.mark.parametrize(("function", "packs"), [(_asm_of, (4,)), (_caller, (4,)), (_other, ())])
-def test_the_packs_of_asm_in_triton_functions(function, packs):
-    assert packs_in_code(plain(function), [8]) == packs
+def test_a_pack_that_the_variant_gives():
+    packed = pytest.importorskip("tests.support.inputs.packed")
+    assert packs_in_code(plain(packed.by_an_argument, constants={"PACK": 2}), [8]) == (2,)
+    assert packs_in_code(plain(packed.of_given_asm, constants={"ASM": packed.renamed}), [8]) == (4,)
+    assert packs_in_code(plain(packed.of_given_asm, constants={"ASM": packed.of_two}), [8]) == (2,)
 
 
 @pytest.mark.parametrize(

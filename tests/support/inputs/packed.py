@@ -1,0 +1,105 @@
+"""Triton functions that call asm on packs, each in another way of naming the asm or the pack.
+
+Those whose pack cannot be read have the numbers 4 and 16 in their code.
+"""
+
+import triton
+import triton.language as tl
+
+from . import packed_helpers
+
+ASM, CONSTRAINTS = tl.constexpr("mov.b32 $0, $1;"), tl.constexpr("=r,r")
+FOUR = tl.constexpr(4)
+renamed = tl.inline_asm_elementwise
+
+
+@triton.jit
+def of_four_by_itself(x):
+    return tl.inline_asm_elementwise(ASM, CONSTRAINTS, [x], dtype=tl.uint8, is_pure=True, pack=4)
+
+
+@triton.jit
+def of_two(x):
+    return tl.inline_asm_elementwise(ASM, CONSTRAINTS, [x], dtype=tl.uint8, is_pure=True, pack=2)
+
+
+@triton.jit
+def shifted(x):
+    y = tl.inline_asm_elementwise(ASM, CONSTRAINTS, [x], dtype=tl.uint32, is_pure=True, pack=1)
+    return (y >> 16) * 8 + 4
+
+
+@triton.jit
+def of_four(x):
+    return (of_four_by_itself(x) >> 2) + 16
+
+
+@triton.jit
+def of_four_and_one(x):
+    return of_four_by_itself(x) + shifted(x)
+
+
+@triton.jit
+def of_four_and_two(x):
+    return of_four(x) + of_two(x)
+
+
+@triton.jit
+def by_a_global(x):
+    return tl.inline_asm_elementwise(ASM, CONSTRAINTS, [x], dtype=tl.uint8, is_pure=True, pack=FOUR) >> 2
+
+
+@triton.jit
+def by_another_name(x):
+    return renamed(ASM, CONSTRAINTS, [x], dtype=tl.uint8, is_pure=True, pack=4) >> 2
+
+
+@triton.jit
+def through_a_module(x):
+    return packed_helpers.halves(x) + 4
+
+
+@triton.jit
+def without_asm(x):
+    return x * 4
+
+
+@triton.jit
+def by_an_argument(x, PACK: tl.constexpr):
+    y = tl.inline_asm_elementwise(ASM, CONSTRAINTS, [x], dtype=tl.uint8, is_pure=True, pack=PACK)
+    return (y >> 16) + 4
+
+
+@triton.jit
+def by_a_default(x, PACK: tl.constexpr = 4):
+    y = tl.inline_asm_elementwise(ASM, CONSTRAINTS, [x], dtype=tl.uint8, is_pure=True, pack=PACK)
+    return y >> 16
+
+
+@triton.jit
+def by_a_sum(x):
+    y = tl.inline_asm_elementwise(ASM, CONSTRAINTS, [x], dtype=tl.uint8, is_pure=True, pack=FOUR * FOUR)
+    return y >> 16
+
+
+@triton.jit
+def assigned(x):
+    PACK: tl.constexpr = 4
+    y = tl.inline_asm_elementwise(ASM, CONSTRAINTS, [x], dtype=tl.uint8, is_pure=True, pack=PACK)
+    return y >> 16
+
+
+@triton.jit
+def without_a_call(x):
+    asm: tl.constexpr = tl.inline_asm_elementwise
+    return asm(ASM, CONSTRAINTS, [x], dtype=tl.uint8, is_pure=True, pack=4) >> 16
+
+
+@triton.jit
+def given_to(x):
+    return of_given_asm(x, tl.inline_asm_elementwise) >> 16
+
+
+@triton.jit
+def of_given_asm(x, ASM: tl.constexpr):
+    return ASM("mov.b32 $0, $1;", "=r,r", [x], dtype=tl.uint8, is_pure=True, pack=4)
