@@ -100,7 +100,7 @@ def main(args: argparse.Namespace) -> int:
     if runner:
         where = "machine code on the CPU" if plan.interpreted else "on the GPU"
     say(f"{target}, {', '.join(a.label for a in plan.assemblers)}, {where}")
-    campaign.run(args.seconds if runner else args.seconds / 2, args.programs, _progress)
+    campaign.run(args.seconds if runner else args.seconds / 2, args.programs, _comparing if runner else _progress)
     status = _finish(folder, campaign)
     status = _said_lost(campaign.lost) or status
     return status if runner else _refusals(args, folder, args.seconds / 2) or status
@@ -122,7 +122,7 @@ def _on_cluster(args: argparse.Namespace, folder: Path) -> int:
             where = "machine code on the CPU" if plan.interpreted else "only crashes, hangs and refusals"
             where = "on GPUs of the cluster" if needs.gpus else where
             say(f"{target}, {', '.join(a.label for a in plan.assemblers)}, {where}")
-            running.run(args.seconds, args.programs, _progress)
+            running.run(args.seconds, args.programs, _comparing if needs.gpus or plan.interpreted else _progress)
     except ClusterError as error:
         raise UsageError(str(error)) from None
     status = _finish(folder, running.campaign)
@@ -301,6 +301,13 @@ def _page(folder: Path) -> None:
 def _progress(state: Tried) -> None:
     tally = f"{len(state.findings)} findings, {state.known} more programs with known ones"
     say(f"{state.programs} programs, {state.runs} runs, {tally}")
+
+
+def _comparing(state: Tried) -> None:
+    """Print progress. Raises UsageError if nothing is compared: a campaign that goes on would end without findings."""
+    _progress(state)
+    if reason := state.nothing_compared():
+        raise UsageError(f"none of {state.programs} programs was compared, most often because of: {reason}")
 
 
 def _summary(state: Tried, places: Sequence[Path]) -> None:

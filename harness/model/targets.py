@@ -20,12 +20,13 @@ KNOWN = (
     "sm_100a", "sm_101a", "sm_103a", "sm_107a", "sm_110a", "sm_120a", "sm_121a",
 )  # fmt: skip
 
-# PTX ISA 11.1.2, "PTX ISA Notes": the version in which each target string was introduced.
+# PTX ISA 11.1.2, "PTX ISA Notes": the version in which each target string was introduced; sm_107 as ptxas 13.5.37 has it,
+# which refuses 9.3.
 _INTRODUCED = {
     "6.3": "sm_75", "7.0": "sm_80", "7.1": "sm_86", "7.4": "sm_87", "7.8": "sm_89 sm_90", "8.0": "sm_90a",
     "8.6": "sm_100 sm_100a sm_101 sm_101a", "8.7": "sm_120 sm_120a",
     "8.8": "sm_100f sm_101f sm_103 sm_103a sm_103f sm_120f sm_121 sm_121a sm_121f",
-    "9.0": "sm_88 sm_110 sm_110a sm_110f",
+    "9.0": "sm_88 sm_110 sm_110a sm_110f", "9.4": "sm_107 sm_107a sm_107f",
 }  # fmt: skip
 INTRODUCED = {name: version for version, names in _INTRODUCED.items() for name in names.split()}
 """The first version of the PTX ISA that has a target, by the target's name, for the targets that it lists."""

@@ -245,6 +245,25 @@ def test_a_batch_notes_each_program_once_with_its_levels():
     assert {s.assemblers for s in tried.suspects} == {tuple(a.label for a in made.assemblers)}
 
 
+def test_a_campaign_in_which_nothing_is_compared_ends_after_a_batch(tmp_path, capsys):
+    """It would go on to its end and have no findings, as one in which all bits agree."""
+    refusing = tmp_path / "ptxas"
+    release = 'case "$*" in *--version*) echo "Cuda compilation tools, release 99.9, V99.9.1"; exit;; esac'
+    refusing.write_text(f'#!/bin/sh\n{release}\necho "ptxas fatal   : no licence"; exit 255\n')
+    refusing.chmod(0o755)
+    options = ["--no-gpu", "--programs=99999", "--jobs=1", "--family=integer", f"--target={TARGET}"]
+    assert main(["fuzz", f"--output={tmp_path / 'found'}", f"--assembler={refusing}", *options]) == 2
+    assert "none of 256 programs was compared, most often because of: ptxas fatal : no licence" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("runs", "unread", "reason"), [(0, 0, "refused all"), (9, 9, "no row"), (9, 8, "")])
+def test_why_nothing_was_compared(runs, unread, reason):
+    tried = campaign.Tried(programs=256, runs=runs, unread=unread)
+    tried.why.update({"VISET has no row": unread})
+    assert reason in tried.nothing_compared()
+    assert bool(tried.nothing_compared()) is bool(reason)
+
+
 @pytest.mark.slow
 def test_a_crash_at_several_levels_is_one_finding():
     made = plan(levels=(0, 2, 3))
