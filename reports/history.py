@@ -7,6 +7,7 @@ the last run that had them. Speed changes where its history has a step.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import math
@@ -716,6 +717,7 @@ def _begun(nights: Sequence[_Stored]) -> ProcessPoolExecutor | None:
     if count < 2 or threading.active_count() > 1 or sum(n.file.stat().st_size for n in nights) < FORKED_FROM:
         return None
     pool = ProcessPoolExecutor(count, multiprocessing.get_context("fork"))
-    for night in nights:
-        night.coming = pool.submit(_made, night.file)
+    with contextlib.suppress(BrokenProcessPool):  # a process was ended already: this one reads the other files
+        for night in nights:
+            night.coming = pool.submit(_made, night.file)
     return pool

@@ -180,6 +180,12 @@ def _made(found: View, cases: Sequence[CasePage], past: History, kept: Keeper | 
     return {c.name: one for c, one in zip(cases, made_in_forks(make, cases), strict=True)}
 
 
+def keep_conformance(source: Path, kept: Keeper) -> None:
+    """Store the section on a ledger for a page that is made later, if the file exists."""
+    if source.exists():
+        _conformance(source, kept)
+
+
 def _conformance(source: LedgerSource, kept: Keeper | None) -> Markup:
     """The section on a ledger. That on a file is stored under the file's bytes, and all that decides how it looks."""
     parts: tuple[bytes, ...] = ()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -117,11 +116,16 @@ def write_page(
             render(summary.terminal(found))
             say(f"report: {written.resolve()}")
 
+    def ahead() -> None:
+        assert cache is not None
+        charts.keep(cache)
+        html.keep_conformance(ledger, packets)
+
     with collector_paused():
         if cache is None or charts.are_kept(cache) or not _are_large(records):
             write()
-        else:  # nothing of the run decides what its charts need, and that takes two seconds to make
-            beside(write, partial(charts.keep, cache))
+        else:  # nothing of the run decides what its charts and the ledger's section need: two seconds of work
+            beside(write, ahead)
 
 
 _LARGE = 1 << 20

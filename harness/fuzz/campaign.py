@@ -101,14 +101,22 @@ class FuzzCampaign:
             while True:
                 while len(waiting) < 2 * self.jobs:
                     new = next((key for key in self.state.suspects if key not in waiting.values()), None)
-                    if new is not None:
-                        waiting[self._examined(pool, new)] = new
-                        continue
-                    number = next(numbers, None) if time.monotonic() < end else None
-                    if number is None:
-                        break
+                    number = None
+                    if new is None:
+                        number = next(numbers, None) if time.monotonic() < end else None
+                        if number is None:
+                            break
                     work = tried_here if self.plan.interpreted else prepared
-                    waiting[pool.submit(work, self.plan, number)] = number
+                    try:
+                        if new is not None:
+                            waiting[self._examined(pool, new)] = new
+                        elif number is not None:
+                            waiting[pool.submit(work, self.plan, number)] = number
+                    except BrokenProcessPool:
+                        broken = True
+                        if number is not None:
+                            self.lost[number] = _DIED
+                        break
                 if not waiting:
                     return self.state
                 done, _ = wait(waiting, return_when=FIRST_COMPLETED)

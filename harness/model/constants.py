@@ -172,7 +172,7 @@ def _packs_in(function: Any, names: set[str], given: Mapping[str, Any]) -> set[i
     packs = set()
     for call in calls:
         pack = next((keyword.value for keyword in call.keywords if keyword.arg == "pack"), None)
-        value = pack.value if isinstance(pack, ast.Constant) else None
+        value: Any = pack.value if isinstance(pack, ast.Constant) else None
         if isinstance(pack, ast.Name) and pack.id not in assigned:
             value = values.get(pack.id)
         value = value.value if type(value).__name__ == "constexpr" else value
@@ -234,71 +234,13 @@ def _named(function: Any) -> Iterator[tuple[str, Any]]:
     closures, and defaults, which have no name. A name that is none of these, as of a method, has the value None."""
     plain = _plain(function)
     for code in _codes_of(plain.__code__):
-        modules, met = [], set()
-        for name in code.co_names:
-            value = plain.__globals__.get(name)
+        found = [(name, plain.__globals__.get(name)) for name in code.co_names]
+        met: set[int] = set()
+        for name, value in found:  # what is found of modules follows
             yield name, value
-            modules += [value] if isinstance(value, types.ModuleType) else []
-        while modules:
-            module = modules.pop()
-            if _library(module) or id(module) in met:
-                continue
-            met.add(id(module))
-            for name in code.co_names:
-                if name in vars(module):
-                    yield name, vars(module)[name]
-                    modules += [vars(module)[name]] if isinstance(vars(module)[name], types.ModuleType) else []
-    for name, cell in zip(plain.__code__.co_freevars, plain.__closure__ or (), strict=True):
-        if _is_filled(cell):
-            yield name, cell.cell_contents
-    yield from (("", value) for value in (*(plain.__defaults__ or ()), *(plain.__kwdefaults__ or {}).values()))
-
-
-def _names_inline_asm(variant: PlainVariant | KernelVariant) -> bool:
-    """Whether a variant's function, or one that it calls, names `inline_asm_elementwise`, under whatever name."""
-    return any(map(_is_inline_asm, _given(variant).values())) or any(
-        _is_inline_asm(value) or name == _INLINE_ASM
-        for function in _functions(variant)
-        for name, value in _named(function)
-    )
-
-
-def _is_inline_asm(value: Any) -> bool:
-    return getattr(_plain(value), "__name__", "") == _INLINE_ASM
-
-
-def _functions(variant: PlainVariant | KernelVariant) -> Iterator[Any]:
-    """A variant's function, those that it gives to it, and those that they call, as code names them; none of a
-    library."""
-    left, met = [variant.function, *_given(variant).values()], set()
-    while left:
-        function = left.pop()
-        plain = _plain(function)
-        if isinstance(plain, types.FunctionType) and id(plain) not in met and not _library(plain):
-            met.add(id(plain))
-            yield function
-            left += [value for _, value in _named(function)]
-
-
-def _plain(value: Any) -> Any:
-    """The Python function of a Triton function; any other value is its own."""
-    return getattr(value, "fn", value)
-
-
-def _named(function: Any) -> Iterator[tuple[str, Any]]:
-    """What the code of a function names, as it is now: globals, what it takes of modules, closures, and defaults.
-
-    Of a library's modules only names of `inline_asm_elementwise` are told, whose value may be None.
-    """
-    plain = _plain(function)
-    for code in _codes_of(plain.__code__):
-        for name in code.co_names:
-            value = plain.__globals__.get(name)
-            if isinstance(value, types.ModuleType):
-                if not _library(value):
-                    yield from ((n, vars(value)[n]) for n in code.co_names if n in vars(value))
-            else:
-                yield name, value
+            if isinstance(value, types.ModuleType) and not _library(value) and id(value) not in met:
+                met.add(id(value))
+                found += [(name, vars(value)[name]) for name in code.co_names if name in vars(value)]
     for name, cell in zip(plain.__code__.co_freevars, plain.__closure__ or (), strict=True):
         if _is_filled(cell):
             yield name, cell.cell_contents

@@ -20,8 +20,8 @@ KNOWN = (
     "sm_100a", "sm_101a", "sm_103a", "sm_107a", "sm_110a", "sm_120a", "sm_121a",
 )  # fmt: skip
 
-# PTX ISA 11.1.2, "PTX ISA Notes": the version in which each target string was introduced; sm_107 as ptxas 13.5.37 has it,
-# which refuses 9.3.
+# PTX ISA 11.1.2, "PTX ISA Notes": the version in which each target string was introduced. That of sm_107 is
+# what ptxas 13.5.37 demands, which refuses 9.3.
 _INTRODUCED = {
     "6.3": "sm_75", "7.0": "sm_80", "7.1": "sm_86", "7.4": "sm_87", "7.8": "sm_89 sm_90", "8.0": "sm_90a",
     "8.6": "sm_100 sm_100a sm_101 sm_101a", "8.7": "sm_120 sm_120a",

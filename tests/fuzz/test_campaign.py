@@ -5,6 +5,7 @@ import json
 import os
 import random
 import sys
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import numpy as np
@@ -253,7 +254,9 @@ def test_a_campaign_in_which_nothing_is_compared_ends_after_a_batch(tmp_path, ca
     refusing.chmod(0o755)
     options = ["--no-gpu", "--programs=99999", "--jobs=1", "--family=integer", f"--target={TARGET}"]
     assert main(["fuzz", f"--output={tmp_path / 'found'}", f"--assembler={refusing}", *options]) == 2
-    assert "none of 256 programs was compared, most often because of: ptxas fatal : no licence" in capsys.readouterr().err
+    assert (
+        "none of 256 programs was compared, most often because of: ptxas fatal : no licence" in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(("runs", "unread", "reason"), [(0, 0, "refused all"), (9, 9, "no row"), (9, 8, "")])
@@ -285,6 +288,16 @@ def test_a_worker_that_dies_ends_a_campaign_with_its_findings(tmp_path, monkeypa
     assert run.run(60, 8).batches == {0}
     assert set(run.lost) == {1, 2}
     assert "died" in run.lost[1]
+
+
+def test_a_worker_that_died_before_a_batch_was_sent_ends_a_campaign(tmp_path, monkeypatch):
+    def submit(*given):
+        raise BrokenProcessPool
+
+    monkeypatch.setattr(campaign.ProcessPoolExecutor, "submit", submit)
+    run = FuzzCampaign(plan(), StandIn(), tmp_path / "journal.jsonl")
+    assert run.run(60, 8).batches == set()
+    assert set(run.lost) == {0}
 
 
 def test_a_batch_that_is_sent_twice_is_refused(tmp_path):

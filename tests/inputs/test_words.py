@@ -179,6 +179,7 @@ def test_names_of_sets_of_elements():
         ("by_a_global", (4,)),
         ("by_another_name", (4,)),
         ("through_a_module", (2,)),
+        ("through_a_package", (2,)),
         ("shifted", ()),
         ("without_asm", ()),
     ],
@@ -188,7 +189,9 @@ def test_the_packs_of_asm_in_triton_functions_are_those_of_its_calls(name, packs
     assert packs_in_code(plain(getattr(packed, name)), [8]) == packs
 
 
-@pytest.mark.parametrize("name", ["by_an_argument", "by_a_default", "by_a_sum", "assigned", "without_a_call", "given_to"])
+@pytest.mark.parametrize(
+    "name", ["by_an_argument", "by_a_default", "by_a_sum", "assigned", "without_a_call", "given_to"]
+)
 def test_where_a_pack_cannot_be_read_any_number_may_be_one(name):
     packed = pytest.importorskip("tests.support.inputs.packed")
     assert packs_in_code(plain(getattr(packed, name)), [8]) == (4, 16)

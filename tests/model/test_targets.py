@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ptxdiff.model.targets import ALL, KNOWN, NONE, capability, normal, only, since, target_set
+from ptxdiff.model.targets import ALL, INTRODUCED, KNOWN, NONE, capability, normal, only, since, target_set
 
 
 @pytest.mark.parametrize("spelling", ["sm_90a", "sm_90", "sm90", "90", "90a", " SM_90A "])
@@ -22,6 +22,11 @@ def test_the_error_for_an_unknown_target_lists_the_targets(word):
 )
 def test_products_and_generations_are_targets(name, target):
     assert normal(name) == target
+
+
+def test_the_version_of_the_isa_is_known_for_each_target():
+    """Without it, programs for a new target would state a version that every assembler refuses."""
+    assert set(KNOWN) <= INTRODUCED.keys()
 
 
 def test_a_misspelt_target_gets_the_nearest_names():

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+from concurrent.futures.process import BrokenProcessPool
 
 import pytest
 
@@ -301,6 +302,17 @@ def test_a_run_whose_process_was_ended_is_read_here(base, tmp_path, forked, monk
     monkeypatch.setattr(history_module, "_made", ended_elsewhere)
     assert history(folder(tmp_path))[0].changes == history(planted)[0].changes
     assert forked
+
+
+def test_files_are_read_here_if_a_process_was_ended_before_they_were_sent(base, tmp_path, forked, monkeypatch):
+    def submit(*given):
+        raise BrokenProcessPool
+
+    planted = list(synthetic.nights(base, 4))
+    for n, night in enumerate(planted):
+        stored(night, tmp_path / f"{n}.jsonl")
+    monkeypatch.setattr(history_module.ProcessPoolExecutor, "submit", submit)
+    assert history(folder(tmp_path))[0].changes == history(planted)[0].changes
 
 
 def test_no_run_at_all_is_refused(tmp_path):

@@ -518,7 +518,7 @@ class Shelf(dict):
 
     def get(self, *parts):
         found = dict.get(self, parts)
-        self.given += found is not None and parts[0] not in (b"quickly", b"template", b"ledger", b"codes", b"asm")
+        self.given += found is not None and parts[0] not in (b"uncoloured", b"template", b"ledger", b"codes", b"asm")
         return found
 
     def put(self, data, *parts):

@@ -6,6 +6,8 @@ Those whose pack cannot be read have the numbers 4 and 16 in their code.
 import triton
 import triton.language as tl
 
+from tests import support
+
 from . import packed_helpers
 
 ASM, CONSTRAINTS = tl.constexpr("mov.b32 $0, $1;"), tl.constexpr("=r,r")
@@ -57,6 +59,11 @@ def by_another_name(x):
 @triton.jit
 def through_a_module(x):
     return packed_helpers.halves(x) + 4
+
+
+@triton.jit
+def through_a_package(x):
+    return support.inputs.packed_helpers.halves(x) + 4
 
 
 @triton.jit
