@@ -118,16 +118,18 @@ def _strings(function: Any) -> Iterator[str]:
 def packs_in_code(variant: Variant, unit_bits: Iterable[int]) -> tuple[int, ...]:
     """How many elements code that is no `asm()` variant may read at once, in ascending order; none if only one.
 
-    Of Triton functions that name `inline_asm_elementwise`, the `pack=` of its calls: where one of them cannot be read,
-    every number of the code that can be one. Of given PTX the elements in one load. unit_bits: of each input.
+    Of Triton functions that name `inline_asm_elementwise`, the `pack=` of its calls. Where one of them cannot be read,
+    or code moves elements and may give asm several of them as operands, also every number of the code that can be one.
+    Of given PTX the elements in one load. unit_bits: of each input.
     """
     if isinstance(variant, PtxVariant):
         widths = {int(m["vector"] or 1) * int(m["bits"]) for m in _LOAD.finditer(variant.text)}
         return tuple(sorted({w // bits for w in widths for bits in unit_bits} & set(_PACKS)))
     if isinstance(variant, PlainVariant | KernelVariant) and _names_inline_asm(variant):
         packs = _packs_of_calls(variant)
-        if packs is None:
-            packs = {n for n in constants_of(variant) if isinstance(n, int)}
+        names = {name for function in _functions(variant) for name, _ in _named(function)}
+        if packs is None or names & _MOVES:
+            packs = (packs or set()) | {n for n in constants_of(variant) if isinstance(n, int)}
         return tuple(sorted(packs & set(_PACKS)))
     return ()
 
@@ -192,6 +194,11 @@ def _given(variant: PlainVariant | KernelVariant) -> Mapping[str, Any]:
 
 
 _PACKS = (2, 4, 8, 16)
+_MOVES = {
+    "associative_scan", "cat", "cumprod", "cumsum", "flip", "gather", "interleave", "join", "map_elementwise",
+    "permute", "ravel", "reduce", "reshape", "sort", "split", "topk", "trans", "view",
+}  # fmt: skip
+"""Functions and methods of Triton that bring elements together, or to other places."""
 _INLINE_ASM = "inline_asm_elementwise"
 _LOAD = re.compile(
     r"\bld(?!\.(?:param|const|shared|local))(?:\.\w+(?:::\w+)*)*?(?:\.v(?P<vector>[248]))?\.[busf](?P<bits>8|16|32|64)\b"

@@ -178,6 +178,7 @@ def test_names_of_sets_of_elements():
         ("of_four_and_two", (2, 4)),
         ("by_a_global", (4,)),
         ("by_another_name", (4,)),
+        ("by_operands", (2,)),
         ("through_a_module", (2,)),
         ("through_a_package", (2,)),
         ("shifted", ()),

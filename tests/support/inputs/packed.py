@@ -57,6 +57,15 @@ def by_another_name(x):
 
 
 @triton.jit
+def by_operands(x):
+    even, odd = tl.split(tl.reshape(x, (x.shape[0] // 2, 2)))
+    both = tl.inline_asm_elementwise(
+        "and.b32 $0, $1, $2;", "=r,r,r", [even, odd], dtype=tl.uint32, is_pure=True, pack=1
+    )
+    return tl.interleave(both, both)
+
+
+@triton.jit
 def through_a_module(x):
     return packed_helpers.halves(x) + 4
 
