@@ -344,7 +344,10 @@ def test_the_emulator_s_table_has_every_form_that_ptxas_assembles(opcode):
     strange = [
         spelling for each in sorted(tried) if not find(opcode, each[1:]) and unknown(f"{(spelling := '.'.join(each))};")
     ]
-    assert assembled([(s, operands) for s in strange for operands in OPERANDS[opcode]]) == []
+    # What ptxas 13.4 takes, and the ISA has for `fence.proxy.async::generic` alone.
+    beyond = {f"fence.proxy.{proxy}.sync_restrict::shared::cta" for proxy in ("alias", "async")}
+    taken = assembled([(s, operands) for s in strange for operands in OPERANDS[opcode]])
+    assert [spelling for spelling, _ in taken if spelling not in beyond] == []
 
 
 def assembled(lines):

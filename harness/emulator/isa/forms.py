@@ -278,6 +278,8 @@ _NAMES = {
     | {"complete_tx", "test_wait", "try_wait", "parity"},
     "cp": frozenset({"async", "mbarrier", "arrive", "bulk", "reduce", "commit_group", "wait_group", "wait_all"}),
     "createpolicy": frozenset({"fractional", "range", "cvt"}),
+    "cvta": frozenset({"to"}),
+    "fence": frozenset({"proxy"}),
     "bar": frozenset({"cta", "red"}),
     "barrier": frozenset({"cta", "cluster", "arrive", "wait", "red"}),
     "wgmma": frozenset({"fence", "commit_group", "wait_group", "mma_async"}),
