@@ -6,7 +6,6 @@ globals that they name. Comments may add numbers, which does no harm: they only 
 
 from __future__ import annotations
 
-import ast
 import itertools
 import re
 import struct
@@ -41,7 +40,7 @@ def constants_of(variant: Variant) -> tuple[int | float, ...]:
     elif isinstance(variant, PtxVariant):
         numbers += _of_text(variant.text)
     elif isinstance(variant, PlainVariant | KernelVariant):
-        numbers += [n for value in _given(variant).values() for n in _of_value(value, set(), 0)]
+        numbers += [n for value in given_by(variant).values() for n in _of_value(value, set(), 0)]
         numbers += _of_value(variant.function, set(), 0)
     distinct: dict[tuple[type, int | float], int | float] = {}
     for n in numbers:
@@ -108,130 +107,32 @@ _BLOCKS = 64
 
 def _strings(function: Any) -> Iterator[str]:
     """The strings that stand in a function, and in what it names."""
-    constants = (constant for code in _codes_of(_plain(function).__code__) for constant in code.co_consts)
+    constants = (constant for code in _codes_of(plain_function(function).__code__) for constant in code.co_consts)
     for value in (*constants, *(value for _, value in _named(function))):
         value = value.value if type(value).__name__ == "constexpr" else value
         if isinstance(value, str):
             yield value
 
 
-def packs_in_code(variant: Variant, unit_bits: Iterable[int]) -> tuple[int, ...]:
-    """How many elements code that is no `asm()` variant may read at once, in ascending order; none if only one.
-
-    Of Triton functions that name `inline_asm_elementwise`, the `pack=` of its calls. Where one of them cannot be read,
-    or code moves elements and may give asm several of them as operands, also every number of the code that can be one.
-    Of given PTX the elements in one load. unit_bits: of each input.
-    """
-    if isinstance(variant, PtxVariant):
-        widths = {int(m["vector"] or 1) * int(m["bits"]) for m in _LOAD.finditer(variant.text)}
-        return tuple(sorted({w // bits for w in widths for bits in unit_bits} & set(_PACKS)))
-    if isinstance(variant, PlainVariant | KernelVariant) and _names_inline_asm(variant):
-        packs = _packs_of_calls(variant)
-        names = {name for function in _functions(variant) for name, _ in _named(function)}
-        if packs is None or names & _MOVES:
-            packs = (packs or set()) | {n for n in constants_of(variant) if isinstance(n, int)}
-        return tuple(sorted(packs & set(_PACKS)))
-    return ()
-
-
-def _packs_of_calls(variant: PlainVariant | KernelVariant) -> set[int] | None:
-    """The `pack=` of all calls of `inline_asm_elementwise` in a variant's functions; None unless each can be read.
-
-    It can where it is a number, or the name of a global or of a compile-time argument of the variant that is one. A
-    function that names `inline_asm_elementwise` without a call of it may have it called with any.
-    """
-    given = _given(variant)
-    if any(_is_inline_asm(value) for value in given.values()):
-        return None
-    packs: set[int] = set()
-    for function in _functions(variant):
-        names = {_INLINE_ASM} | {name for name, value in _named(function) if _is_inline_asm(value)}
-        if names.isdisjoint(name for name, _ in _named(function)):
-            continue
-        if "" in names or not hasattr(function, "parse"):  # only a Triton function keeps the text that it was made of
-            return None
-        read = _packs_in(function, names, given if function is variant.function else {})
-        if read is None:
-            return None
-        packs |= read
-    return packs
-
-
-def _packs_in(function: Any, names: set[str], given: Mapping[str, Any]) -> set[int] | None:
-    """The `pack=` of all calls by these names in a Triton function; None unless each can be read.
-
-    given: the function's compile-time arguments, as far as they are known.
-    """
-    nodes, code = list(ast.walk(function.parse())), function.fn.__code__
-    found = [n for n in nodes if isinstance(n, ast.Name | ast.Attribute) and _name_of(n) in names]
-    calls = [n for n in nodes if isinstance(n, ast.Call) and n.func in found]
-    if len(calls) != len(found):
-        return None
-    arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    values = {n: v for n, v in function.fn.__globals__.items() if n not in code.co_varnames + code.co_freevars}
-    values |= {n: v for n, v in given.items() if n in arguments}
-    assigned = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    packs = set()
-    for call in calls:
-        pack = next((keyword.value for keyword in call.keywords if keyword.arg == "pack"), None)
-        value: Any = pack.value if isinstance(pack, ast.Constant) else None
-        if isinstance(pack, ast.Name) and pack.id not in assigned:
-            value = values.get(pack.id)
-        value = value.value if type(value).__name__ == "constexpr" else value
-        if type(value) is not int:
-            return None
-        packs.add(value)
-    return packs
-
-
-def _name_of(node: ast.Name | ast.Attribute) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else node.id
-
-
-def _given(variant: PlainVariant | KernelVariant) -> Mapping[str, Any]:
+def given_by(variant: PlainVariant | KernelVariant) -> Mapping[str, Any]:
     """The compile-time arguments that a variant gives to its function."""
     return variant.constants if isinstance(variant, PlainVariant) else variant.meta
-
-
-_PACKS = (2, 4, 8, 16)
-_MOVES = {
-    "associative_scan", "cat", "cumprod", "cumsum", "flip", "gather", "interleave", "join", "map_elementwise",
-    "permute", "ravel", "reduce", "reshape", "sort", "split", "topk", "trans", "view",
-}  # fmt: skip
-"""Functions and methods of Triton that bring elements together, or to other places."""
-_INLINE_ASM = "inline_asm_elementwise"
-_LOAD = re.compile(
-    r"\bld(?!\.(?:param|const|shared|local))(?:\.\w+(?:::\w+)*)*?(?:\.v(?P<vector>[248]))?\.[busf](?P<bits>8|16|32|64)\b"
-)
-
-
-def _names_inline_asm(variant: PlainVariant | KernelVariant) -> bool:
-    """Whether a variant's function, or one that it calls, names `inline_asm_elementwise`, under whatever name."""
-    return any(map(_is_inline_asm, _given(variant).values())) or any(
-        _is_inline_asm(value) or name == _INLINE_ASM
-        for function in _functions(variant)
-        for name, value in _named(function)
-    )
-
-
-def _is_inline_asm(value: Any) -> bool:
-    return getattr(_plain(value), "__name__", "") == _INLINE_ASM
 
 
 def _functions(variant: PlainVariant | KernelVariant) -> Iterator[Any]:
     """A variant's function, those that it gives to it, and those that they call, as code names them; none of a
     library."""
-    left, met = [variant.function, *_given(variant).values()], set()
+    left, met = [variant.function, *given_by(variant).values()], set()
     while left:
         function = left.pop()
-        plain = _plain(function)
-        if isinstance(plain, types.FunctionType) and id(plain) not in met and not _library(plain):
+        plain = plain_function(function)
+        if isinstance(plain, types.FunctionType) and id(plain) not in met and not of_a_library(plain):
             met.add(id(plain))
             yield function
             left += [value for _, value in _named(function)]
 
 
-def _plain(value: Any) -> Any:
+def plain_function(value: Any) -> Any:
     """The Python function of a Triton function; any other value is its own."""
     return getattr(value, "fn", value)
 
@@ -239,13 +140,13 @@ def _plain(value: Any) -> Any:
 def _named(function: Any) -> Iterator[tuple[str, Any]]:
     """What the code of a function names, as it is now: globals, what it takes of modules that are no library's,
     closures, and defaults, which have no name. A name that is none of these, as of a method, has the value None."""
-    plain = _plain(function)
+    plain = plain_function(function)
     for code in _codes_of(plain.__code__):
         found = [(name, plain.__globals__.get(name)) for name in code.co_names]
         met: set[int] = set()
         for name, value in found:  # what is found of modules follows
             yield name, value
-            if isinstance(value, types.ModuleType) and not _library(value) and id(value) not in met:
+            if isinstance(value, types.ModuleType) and not of_a_library(value) and id(value) not in met:
                 met.add(id(value))
                 found += [(name, vars(value)[name]) for name in code.co_names if name in vars(value)]
     for name, cell in zip(plain.__code__.co_freevars, plain.__closure__ or (), strict=True):
@@ -298,20 +199,20 @@ def _of_value(value: Any, met: set[int], depth: int) -> Iterator[int | float]:
             yield from _of_value(one, met, depth + 1)
     elif type(value).__name__ == "constexpr":
         yield from _of_value(value.value, met, depth + 1)
-    elif isinstance(_plain(value), types.FunctionType) and not _library(_plain(value)):
+    elif isinstance(plain_function(value), types.FunctionType) and not of_a_library(plain_function(value)):
         met.add(id(value))
         yield from _of_function(value, met, depth)
 
 
-def _library(value: Any) -> bool:
+def of_a_library(value: Any) -> bool:
     """Whether a function or module belongs to Triton, torch or numpy, whose helpers have special cases by the
     hundred."""
-    name = value.__name__ if isinstance(value, types.ModuleType) else value.__module__
+    name = value.__name__ if isinstance(value, types.ModuleType) else value.__module__ or ""
     return name.partition(".")[0] in ("triton", "torch", "numpy")
 
 
 def _of_function(function: Any, met: set[int], depth: int) -> Iterator[int | float]:
-    plain = _plain(function)
+    plain = plain_function(function)
     for code in _codes_of(plain.__code__):
         documentation = code.co_consts[:1] if isinstance(plain.__doc__, str) and code is plain.__code__ else ()
         for constant in code.co_consts:

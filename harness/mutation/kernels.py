@@ -21,7 +21,7 @@ from ptxdiff.emulator.text import retargeted
 from ptxdiff.jobs import Outcome, Setup
 from ptxdiff.judging.judge import Judgement
 from ptxdiff.model.arguments import format_of
-from ptxdiff.model.constants import packs_in_code
+from ptxdiff.model.packs import packs_in_code
 from ptxdiff.model.variants import KernelVariant, PlainVariant, PtxVariant
 from ptxdiff.mutation.asm import AsmMutant, KernelMutant, kernel_mutants, mutants, replaced
 from ptxdiff.mutation.settle import (

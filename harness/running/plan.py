@@ -45,8 +45,9 @@ from ptxdiff.inputs.kernel_sets import sets_for
 from ptxdiff.jobs import Setup, block_of
 from ptxdiff.model.arguments import format_of
 from ptxdiff.model.case import Case
-from ptxdiff.model.constants import constants_of, packs_in_code
+from ptxdiff.model.constants import constants_of
 from ptxdiff.model.derive import asm_form, packs_of
+from ptxdiff.model.packs import packs_in_code
 from ptxdiff.model.policies import policies
 from ptxdiff.model.targets import KNOWN, TargetSet, capability
 from ptxdiff.model.variants import AsmVariant, CaseError, ComparedPtx, LaunchedVariant, PtxVariant, Variant

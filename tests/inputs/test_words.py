@@ -5,14 +5,14 @@ import itertools
 import numpy as np
 import pytest
 
-from ptxdiff import Case, asm, plain
+from ptxdiff import Case, asm, kernel, plain
 from ptxdiff.inputs import word_sets
 from ptxdiff.inputs.edges import edge_codes
 from ptxdiff.inputs.fill import shaped
 from ptxdiff.inputs.sets import all_words, has_tuples
 from ptxdiff.inputs.words import constant_relations, constant_words, word_inputs
-from ptxdiff.model.constants import packs_in_code
 from ptxdiff.model.match import Domain
+from ptxdiff.model.packs import PACKS, packs_in_code
 from ptxdiff.model.variants import PtxVariant
 from ptxdiff.references.formats import E2M1X2, F16, F32, U8, U16, U32
 
@@ -179,6 +179,10 @@ def test_names_of_sets_of_elements():
         ("by_a_global", (4,)),
         ("by_another_name", (4,)),
         ("by_operands", (2,)),
+        ("by_an_alias_of_split", (2, 4)),
+        ("by_a_sum_of_all", (4,)),
+        ("by_an_axis", (4,)),
+        ("by_an_exchange", (4,)),
         ("through_a_module", (2,)),
         ("through_a_package", (2,)),
         ("shifted", ()),
@@ -191,18 +195,29 @@ def test_the_packs_of_asm_in_triton_functions_are_those_of_its_calls(name, packs
 
 
 @pytest.mark.parametrize(
-    "name", ["by_an_argument", "by_a_default", "by_a_sum", "assigned", "without_a_call", "given_to"]
-)
-def test_where_a_pack_cannot_be_read_any_number_may_be_one(name):
+    "name",
+    [
+        "by_an_argument", "by_a_default", "by_a_sum", "assigned", "without_a_call", "given_to", "by_settings",
+        "by_a_loop", "by_a_width", "by_a_name_in_text",
+    ],
+)  # fmt: skip
+def test_where_a_pack_cannot_be_read_it_may_be_any(name):
     packed = pytest.importorskip("tests.support.inputs.packed")
-    assert packs_in_code(plain(getattr(packed, name)), [8]) == (4, 16)
+    assert packs_in_code(plain(getattr(packed, name)), [8]) == PACKS
 
 
 def test_a_pack_that_the_variant_gives():
     packed = pytest.importorskip("tests.support.inputs.packed")
     assert packs_in_code(plain(packed.by_an_argument, constants={"PACK": 2}), [8]) == (2,)
-    assert packs_in_code(plain(packed.of_given_asm, constants={"ASM": packed.renamed}), [8]) == (4,)
+    assert packs_in_code(plain(packed.again, constants={"PACK": 2}), [8]) == PACKS
+    assert packs_in_code(plain(packed.of_given_asm, constants={"ASM": packed.renamed}), [8]) == PACKS
     assert packs_in_code(plain(packed.of_given_asm, constants={"ASM": packed.of_two}), [8]) == (2,)
+    assert packs_in_code(plain(packed.of_given_functions, constants={"FUNCTIONS": (packed.of_two,)}), [8]) == (2,)
+
+
+def test_whole_kernels_move_elements_by_their_addresses():
+    packed = pytest.importorskip("tests.support.inputs.packed")
+    assert packs_in_code(kernel(packed.shifted, grid=(1,)), [8]) == (4, 8, 16)
 
 
 @pytest.mark.parametrize(

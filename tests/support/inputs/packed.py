@@ -1,7 +1,9 @@
 """Triton functions that call asm on packs, each in another way of naming the asm or the pack.
 
-Those whose pack cannot be read have the numbers 4 and 16 in their code.
+Those that move elements have the numbers 4 and 16 in their code.
 """
+
+import dataclasses
 
 import triton
 import triton.language as tl
@@ -12,7 +14,7 @@ from . import packed_helpers
 
 ASM, CONSTRAINTS = tl.constexpr("mov.b32 $0, $1;"), tl.constexpr("=r,r")
 FOUR = tl.constexpr(4)
-renamed = tl.inline_asm_elementwise
+renamed, halved, resized = tl.inline_asm_elementwise, tl.split, tl.reshape
 
 
 @triton.jit
@@ -54,6 +56,14 @@ def by_a_global(x):
 @triton.jit
 def by_another_name(x):
     return renamed(ASM, CONSTRAINTS, [x], dtype=tl.uint8, is_pure=True, pack=4) >> 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    pack: int
+
+
+SETTINGS = Settings(4)
 
 
 @triton.jit
@@ -119,3 +129,67 @@ def given_to(x):
 @triton.jit
 def of_given_asm(x, ASM: tl.constexpr):
     return ASM("mov.b32 $0, $1;", "=r,r", [x], dtype=tl.uint8, is_pure=True, pack=4)
+
+
+@triton.jit
+def by_an_alias_of_split(x):
+    even, odd = halved(resized(x, (x.shape[0] // 4, 2, 2))[:, 0])
+    return tl.inline_asm_elementwise(
+        "and.b32 $0, $1, $2;", "=r,r,r", [even, odd], dtype=tl.uint32, is_pure=True, pack=1
+    )
+
+
+@triton.jit
+def by_a_sum_of_all(x):
+    y = tl.inline_asm_elementwise(ASM, CONSTRAINTS, [x], dtype=tl.uint32, is_pure=True, pack=1)
+    return tl.broadcast_to(tl.sum(y, 0) + 4, y.shape)
+
+
+@triton.jit
+def by_an_axis(x):
+    y = tl.inline_asm_elementwise(
+        "and.b32 $0, $1, $2;", "=r,r,r", [x[:, None], x[None, :]], dtype=tl.uint32, is_pure=True, pack=1
+    )
+    return tl.max(y, 1) + 4
+
+
+@triton.jit
+def by_an_exchange(x):
+    asm: tl.constexpr = "shfl.sync.bfly.b32 $0, $1, 4, 31, -1;"
+    return tl.inline_asm_elementwise(asm, CONSTRAINTS, [x], dtype=tl.uint32, is_pure=True, pack=1)
+
+
+@triton.jit
+def again(x, PACK: tl.constexpr):
+    y = tl.inline_asm_elementwise(ASM, CONSTRAINTS, [x], dtype=tl.uint8, is_pure=True, pack=PACK)
+    if PACK < 4:
+        y = again(y, PACK * 2)
+    return y
+
+
+@triton.jit
+def of_given_functions(x, FUNCTIONS: tl.constexpr):
+    return FUNCTIONS[0](shifted(x))
+
+
+@triton.jit
+def by_settings(x):
+    return tl.inline_asm_elementwise(ASM, CONSTRAINTS, [x], dtype=tl.uint8, is_pure=True, pack=SETTINGS.pack)
+
+
+@triton.jit
+def by_a_loop(x):
+    for PACK in tl.static_range(2, 5, 2):
+        x = tl.inline_asm_elementwise(ASM, CONSTRAINTS, [x], dtype=tl.uint8, is_pure=True, pack=PACK)
+    return x
+
+
+@triton.jit
+def by_a_width(x):
+    width: tl.constexpr = x.dtype.primitive_bitwidth
+    return tl.inline_asm_elementwise(ASM, CONSTRAINTS, [x], dtype=tl.uint8, is_pure=True, pack=32 // width)
+
+
+@triton.jit
+def by_a_name_in_text(x):
+    return getattr(packed_helpers, "halves")(shifted(x))  # noqa: B009
