@@ -100,8 +100,13 @@ def main(args: argparse.Namespace) -> int:
     if runner:
         where = "machine code on the CPU" if plan.interpreted else "on the GPU"
     say(f"{target}, {', '.join(a.label for a in plan.assemblers)}, {where}")
-    campaign.run(args.seconds if runner else args.seconds / 2, args.programs, _comparing if runner else _progress)
-    status = _finish(folder, campaign)
+    seconds = args.seconds if runner else args.seconds / 2
+    try:
+        campaign.run(seconds, args.programs, _comparing if runner else _progress)
+    finally:
+        status = _finish(folder, campaign)
+    if runner and not status:
+        _refuse_nothing(campaign.state)
     status = _said_lost(campaign.lost) or status
     return status if runner else _refusals(args, folder, args.seconds / 2) or status
 
@@ -122,10 +127,13 @@ def _on_cluster(args: argparse.Namespace, folder: Path) -> int:
             where = "machine code on the CPU" if plan.interpreted else "only crashes, hangs and refusals"
             where = "on GPUs of the cluster" if needs.gpus else where
             say(f"{target}, {', '.join(a.label for a in plan.assemblers)}, {where}")
-            running.run(args.seconds, args.programs, _comparing if needs.gpus or plan.interpreted else _progress)
+            compares = bool(needs.gpus or plan.interpreted)
+            running.run(args.seconds, args.programs, _comparing if compares else _progress)
     except ClusterError as error:
         raise UsageError(str(error)) from None
     status = _finish(folder, running.campaign)
+    if compares and not status:
+        _refuse_nothing(running.campaign.state)
     return _said_lost(running.lost) or status
 
 
@@ -157,14 +165,14 @@ def _campaign(plan: FuzzPlan, runner: MachineCodeRunner | None, journal: Path, j
 
 
 def _finish(folder: Path, campaign: FuzzCampaign) -> int:
-    """Write and print the findings. Returns 1 if there are any, else 0."""
+    """Write and print the findings. Returns 1 if there are any, or programs that were not examined, else 0."""
     from ptxdiff.fuzz.files import write
 
     state, plan = campaign.state, campaign.plan
     places = write(folder, state.findings.values(), plan.assemblers, plan.target)
     _summary(state, places)
     _page(folder)
-    return 1 if state.findings else 0
+    return 1 if state.findings or state.suspects else 0
 
 
 def _refusals(args: argparse.Namespace, folder: Path, seconds: float) -> int:
@@ -306,8 +314,13 @@ def _progress(state: Tried) -> None:
 def _comparing(state: Tried) -> None:
     """Print progress. Raises UsageError if nothing is compared: a campaign that goes on would end without findings."""
     _progress(state)
-    if reason := state.nothing_compared():
-        raise UsageError(f"none of {state.programs} programs was compared, most often because of: {reason}")
+    _refuse_nothing(state, 256)
+
+
+def _refuse_nothing(state: Tried, least: int = 1) -> None:
+    if reason := state.nothing_compared(least):
+        count = state.programs + state.refused_here
+        raise UsageError(f"none of {count} programs was compared, most often because of: {reason}")
 
 
 def _summary(state: Tried, places: Sequence[Path]) -> None:

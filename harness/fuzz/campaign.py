@@ -63,16 +63,13 @@ class Tried:
     suspects: dict[tuple[str, str], Suspect] = field(default_factory=dict)
     """Programs that were not examined yet, by what they showed and their seed."""
 
-    def nothing_compared(self) -> str:
-        """Why no program's bits were compared, most often; "" if some were, or fewer than 256 programs were tried."""
-        if self.programs < _TRIED or self.runs > self.unread:
+    def nothing_compared(self, least: int = 1) -> str:
+        """Why no program's bits were compared, most often; "" if some were, or fewer than `least` programs made."""
+        if self.programs + self.refused_here < least or self.runs > self.unread:
             return ""
         words = [*(f.words for f in self.findings.values()), *(s.words for s in self.suspects.values())]
         reasons = self.why + Counter(" ".join(w.split()) for w in words if w)
         return reasons.most_common(1)[0][0] if reasons else "the emulator refused all of them"
-
-
-_TRIED = 256
 
 
 class FuzzCampaign:

@@ -35,7 +35,7 @@ def packs_in_code(variant: Variant, unit_bits: Iterable[int]) -> tuple[int, ...]
         return tuple(sorted({w // bits for w in widths for bits in unit_bits} & set(PACKS)))
     if not isinstance(variant, PlainVariant | KernelVariant):
         return ()
-    read = _Reader(variant)
+    read = _Calls(variant)
     if read.unknown or (isinstance(variant, KernelVariant) and variant.rules):
         return PACKS
     packs = read.packs
@@ -63,7 +63,7 @@ _PLAIN_VALUES = (bool, int, float, complex, str, bytes, type(None), type(...), r
 
 
 @dataclass
-class _Reader:
+class _Calls:
     """What the code of a variant says of packs.
 
     packs: those of the calls of asm that are read. calls_asm: whether there is any. unknown: whether something is named

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ptxdiff.cli import fuzz as fuzz_command
 from ptxdiff.cli import main
 from ptxdiff.conformance import taught
 from ptxdiff.fuzz import campaign, execution, files
@@ -261,10 +262,18 @@ def test_a_campaign_in_which_nothing_is_compared_ends_after_a_batch(tmp_path, ca
 
 @pytest.mark.parametrize(("runs", "unread", "reason"), [(0, 0, "refused all"), (9, 9, "no row"), (9, 8, "")])
 def test_why_nothing_was_compared(runs, unread, reason):
-    tried = campaign.Tried(programs=256, runs=runs, unread=unread)
+    tried = campaign.Tried(programs=0 if not runs else 3, refused_here=256, runs=runs, unread=unread)
     tried.why.update({"VISET has no row": unread})
-    assert reason in tried.nothing_compared()
+    assert reason in tried.nothing_compared(256)
     assert bool(tried.nothing_compared()) is bool(reason)
+    assert tried.nothing_compared(300) == ""
+
+
+def test_programs_that_were_not_examined_are_no_success(tmp_path, monkeypatch, capsys):
+    made = FuzzCampaign(plan(), StandIn(), tmp_path / "journal.jsonl")
+    made.state.suspects["wrong", "a/0"] = Suspect("wrong", "a/0", ())
+    assert fuzz_command._finish(tmp_path, made) == 1
+    assert "1 programs that show something were not examined" in capsys.readouterr().out
 
 
 @pytest.mark.slow
