@@ -9,7 +9,7 @@ import argparse
 import json
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -101,12 +101,7 @@ def main(args: argparse.Namespace) -> int:
         where = "machine code on the CPU" if plan.interpreted else "on the GPU"
     say(f"{target}, {', '.join(a.label for a in plan.assemblers)}, {where}")
     seconds = args.seconds if runner else args.seconds / 2
-    try:
-        campaign.run(seconds, args.programs, _comparing if runner else _progress)
-    finally:
-        status = _finish(folder, campaign)
-    if runner and not status:
-        _refuse_nothing(campaign.state)
+    status = _ran(campaign.run, campaign, folder, seconds, args.programs, compares=runner is not None)
     status = _said_lost(campaign.lost) or status
     return status if runner else _refusals(args, folder, args.seconds / 2) or status
 
@@ -128,12 +123,9 @@ def _on_cluster(args: argparse.Namespace, folder: Path) -> int:
             where = "on GPUs of the cluster" if needs.gpus else where
             say(f"{target}, {', '.join(a.label for a in plan.assemblers)}, {where}")
             compares = bool(needs.gpus or plan.interpreted)
-            running.run(args.seconds, args.programs, _comparing if compares else _progress)
+            status = _ran(running.run, running.campaign, folder, args.seconds, args.programs, compares=compares)
     except ClusterError as error:
         raise UsageError(str(error)) from None
-    status = _finish(folder, running.campaign)
-    if compares and not status:
-        _refuse_nothing(running.campaign.state)
     return _said_lost(running.lost) or status
 
 
@@ -162,6 +154,23 @@ def _campaign(plan: FuzzPlan, runner: MachineCodeRunner | None, journal: Path, j
         return FuzzCampaign(plan, runner, journal, jobs=jobs)
     except (ValueError, KeyError) as error:
         raise UsageError(str(error)) from None
+
+
+def _ran(
+    run: Callable[..., object], campaign: FuzzCampaign, folder: Path, seconds: float, programs: int | None, *,
+    compares: bool,
+) -> int:  # fmt: skip
+    """Run a campaign, and write its findings, also if it breaks off. Returns the status of `_finish`.
+
+    compares: whether it runs machine code; it raises UsageError if then nothing is compared.
+    """
+    try:
+        run(seconds, programs, _comparing if compares else _progress)
+    finally:
+        status = _finish(folder, campaign)
+    if compares and not status:
+        _refuse_nothing(campaign.state)
+    return status
 
 
 def _finish(folder: Path, campaign: FuzzCampaign) -> int:

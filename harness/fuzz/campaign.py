@@ -97,22 +97,18 @@ class FuzzCampaign:
             broken = False
             while True:
                 while len(waiting) < 2 * self.jobs:
-                    new = next((key for key in self.state.suspects if key not in waiting.values()), None)
-                    number = None
-                    if new is None:
-                        number = next(numbers, None) if time.monotonic() < end else None
-                        if number is None:
-                            break
-                    work = tried_here if self.plan.interpreted else prepared
+                    which: int | tuple[str, str] | None
+                    which = next((key for key in self.state.suspects if key not in waiting.values()), None)
+                    if which is None and time.monotonic() < end:
+                        which = next(numbers, None)
+                    if which is None:
+                        break
                     try:
-                        if new is not None:
-                            waiting[self._examined(pool, new)] = new
-                        elif number is not None:
-                            waiting[pool.submit(work, self.plan, number)] = number
+                        waiting[self._sent(pool, which)] = which
                     except BrokenProcessPool:
                         broken = True
-                        if number is not None:
-                            self.lost[number] = _DIED
+                        if isinstance(which, int):
+                            self.lost[which] = _DIED
                         break
                 if not waiting:
                     return self.state
@@ -142,6 +138,12 @@ class FuzzCampaign:
 
     def _tried(self, made: Batch) -> JudgedBatch:
         return BatchJudge(self.plan, self.runner).tried(made)
+
+    def _sent(self, pool: ProcessPoolExecutor, which: int | tuple[str, str]) -> Future[Any]:
+        """A batch, by its number, or the examination of a suspect, by its key. Raises BrokenProcessPool."""
+        if isinstance(which, int):
+            return pool.submit(tried_here if self.plan.interpreted else prepared, self.plan, which)
+        return self._examined(pool, which)
 
     def _examined(self, pool: ProcessPoolExecutor, key: tuple[str, str]) -> Future[Any]:
         """Examine a program: in a worker process, or here, where the device is."""

@@ -6,6 +6,7 @@ globals that they name. Comments may add numbers, which does no harm: they only 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
 import struct
@@ -108,7 +109,7 @@ _BLOCKS = 64
 def _strings(function: Any) -> Iterator[str]:
     """The strings that stand in a function, and in what it names."""
     constants = (constant for code in _codes_of(plain_function(function).__code__) for constant in code.co_consts)
-    for value in (*constants, *(value for _, value in _named(function))):
+    for value in (*constants, *_named(function)):
         value = value.value if type(value).__name__ == "constexpr" else value
         if isinstance(value, str):
             yield value
@@ -129,7 +130,7 @@ def _functions(variant: PlainVariant | KernelVariant) -> Iterator[Any]:
         if isinstance(plain, types.FunctionType) and id(plain) not in met and not of_a_library(plain):
             met.add(id(plain))
             yield function
-            left += [value for _, value in _named(function)]
+            left += _named(function)
 
 
 def plain_function(value: Any) -> Any:
@@ -137,22 +138,20 @@ def plain_function(value: Any) -> Any:
     return getattr(value, "fn", value)
 
 
-def _named(function: Any) -> Iterator[tuple[str, Any]]:
+def _named(function: Any) -> Iterator[Any]:
     """What the code of a function names, as it is now: globals, what it takes of modules that are no library's,
-    closures, and defaults, which have no name. A name that is none of these, as of a method, has the value None."""
+    closures and defaults."""
     plain = plain_function(function)
     for code in _codes_of(plain.__code__):
-        found = [(name, plain.__globals__.get(name)) for name in code.co_names]
+        found = [plain.__globals__[name] for name in code.co_names if name in plain.__globals__]
         met: set[int] = set()
-        for name, value in found:  # what is found of modules follows
-            yield name, value
+        for value in found:  # what is found of modules follows
+            yield value
             if isinstance(value, types.ModuleType) and not of_a_library(value) and id(value) not in met:
                 met.add(id(value))
-                found += [(name, vars(value)[name]) for name in code.co_names if name in vars(value)]
-    for name, cell in zip(plain.__code__.co_freevars, plain.__closure__ or (), strict=True):
-        if _is_filled(cell):
-            yield name, cell.cell_contents
-    yield from (("", value) for value in (*(plain.__defaults__ or ()), *(plain.__kwdefaults__ or {}).values()))
+                found += [vars(value)[name] for name in code.co_names if name in vars(value)]
+    yield from closure_of(plain).values()
+    yield from (*(plain.__defaults__ or ()), *(plain.__kwdefaults__ or {}).values())
 
 
 def _codes_of(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -162,12 +161,13 @@ def _codes_of(code: types.CodeType) -> Iterator[types.CodeType]:
             yield from _codes_of(constant)
 
 
-def _is_filled(cell: types.CellType) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018 - an empty cell raises
-    except ValueError:
-        return False
-    return True
+def closure_of(function: types.FunctionType) -> dict[str, Any]:
+    """The values of a function's closure by name, but for those that have none yet."""
+    found = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):
+            found[name] = cell.cell_contents
+    return found
 
 
 def _of_text(text: str) -> Iterator[int | float]:
@@ -218,5 +218,5 @@ def _of_function(function: Any, met: set[int], depth: int) -> Iterator[int | flo
         for constant in code.co_consts:
             if not isinstance(constant, types.CodeType) and constant not in documentation:
                 yield from _of_value(constant, met, depth + 1)
-    for _, value in _named(function):
+    for value in _named(function):
         yield from _of_value(value, met, depth + 1)

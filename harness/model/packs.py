@@ -14,13 +14,23 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ptxdiff.model.constants import constants_of, given_by, of_a_library, plain_function
-from ptxdiff.model.variants import KernelVariant, PlainVariant, PtxVariant, Variant
+from ptxdiff.model.arguments import format_of
+from ptxdiff.model.case import Case
+from ptxdiff.model.constants import closure_of, constants_of, given_by, of_a_library, plain_function
+from ptxdiff.model.derive import packs_of
+from ptxdiff.model.variants import AsmVariant, KernelVariant, PlainVariant, PtxVariant, Variant
 
 PACKS = (2, 4, 8, 16)
 _LOAD = re.compile(
     r"\bld(?!\.(?:param|const|shared|local))(?:\.\w+(?:::\w+)*)*?(?:\.v(?P<vector>[248]))?\.[busf](?P<bits>8|16|32|64)\b"
 )
+
+
+def packs_read(case: Case, variant: Variant) -> tuple[int, ...]:
+    """How many elements one invocation of a variant's asm may read, for each of its packs."""
+    if isinstance(variant, AsmVariant):
+        return packs_of(case, variant)
+    return packs_in_code(variant, [format_of(a).unit_bits for a in case.inputs.values()])
 
 
 def packs_in_code(variant: Variant, unit_bits: Iterable[int]) -> tuple[int, ...]:
@@ -59,7 +69,10 @@ _STAYING = {
 _ACROSS_THREADS = re.compile(
     r"\b(?:shfl|redux|vote|match|activemask|movmatrix|ldmatrix|stmatrix|mma|wgmma|ld|st|atom)\b"
 )
-_PLAIN_VALUES = (bool, int, float, complex, str, bytes, type(None), type(...), re.Pattern, types.ModuleType)
+"""Opcodes by which asm itself may bring elements together."""
+_PLAIN_VALUES = (bool, int, float, complex, str, bytes, type(None), type(...), re.Pattern)
+_COMPUTING = {abs, hasattr, isinstance, len, max, min, print, repr, round, sum}
+"""Functions of Python that give nothing that code does not name."""
 
 
 @dataclass
@@ -104,10 +117,14 @@ class _Calls:
                 self._value(one)
         elif isinstance(plain, types.FunctionType):
             self._of_function(value, plain)
-        elif isinstance(value, types.BuiltinFunctionType | type) or _is_of_triton(value):
-            self.unknown |= value is getattr or (isinstance(value, type) and not _is_plain_type(value))
+        elif isinstance(value, types.ModuleType):  # as a value: who has it may take any function of it
+            self.unknown |= not of_a_library(value)
+        elif isinstance(value, types.BuiltinFunctionType):
+            self.unknown |= value not in _COMPUTING
+        elif isinstance(value, type):  # a class may have functions that make code
+            self.unknown |= value.__module__ != "builtins" and not of_a_library(value)
         else:
-            self.unknown = True
+            self.unknown |= not of_a_library(type(value))  # such as a type of elements
 
     def _of_function(self, value: Any, plain: types.FunctionType) -> None:
         if plain.__name__ == _ASM:
@@ -127,10 +144,16 @@ class _Calls:
             self.unknown = True
             return
         nodes, code = list(ast.walk(function.parse())), plain.__code__
+        arguments = {n.arg for n in nodes if isinstance(n, ast.arg)}
         assigned = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-        own = set(code.co_varnames) | assigned | {n.arg for n in nodes if isinstance(n, ast.arg)}
-        names = dict(vars(builtins)) | plain.__globals__ | _closure(plain)
+        everything = dict(vars(builtins)) | plain.__globals__ | closure_of(plain)
+        names = {name: value for name, value in everything.items() if name not in arguments}
+        packs = {name: value for name, value in names.items() if name not in assigned}
+        if function is self.variant.function:
+            taken = set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]) - assigned
+            packs |= {name: value for name, value in self._given.items() if name in taken}
         called = {id(n.func): n for n in nodes if isinstance(n, ast.Call)}
+        bases = {id(n.value) for n in nodes if isinstance(n, ast.Attribute) and _meant(n, names) is not _UNKNOWN}
         for value in (*(plain.__defaults__ or ()), *(plain.__kwdefaults__ or {}).values()):
             self._value(value)
         for node in nodes:
@@ -139,26 +162,25 @@ class _Calls:
             elif isinstance(node, ast.Subscript):
                 self.moves |= any(isinstance(n, ast.Constant) and n.value is None for n in ast.walk(node.slice))
             elif isinstance(node, ast.Name | ast.Attribute):
-                found, value = _named(node, own, names)
+                value = _meant(node, names)
                 if _is_asm(node, value):
                     self.calls_asm = True
-                    arguments = set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]) - assigned
-                    given = self._given if function is self.variant.function else {}
-                    known = {n: v for n, v in names.items() if n not in own}
-                    self._call(called.get(id(node)), known | {n: v for n, v in given.items() if n in arguments})
-                elif found:
+                    self._call(called.get(id(node)), packs)
+                elif value is not _UNKNOWN and id(node) not in bases:
                     self._value(value)
-                elif isinstance(node, ast.Attribute):
+                elif value is _UNKNOWN and isinstance(node, ast.Attribute):
                     self.moves |= node.attr not in _STAYING
-                else:
-                    self.unknown |= node.id not in own  # a name that has no value yet
+                elif value is _UNKNOWN and isinstance(node, ast.Name):
+                    self.unknown |= node.id not in arguments | assigned  # a name that has no value yet
+                if isinstance(node, ast.Name) and node.id in assigned and id(node) in bases:
+                    self.unknown = True  # it may be another value than the module that has this name elsewhere
 
-    def _call(self, call: ast.Call | None, known: Mapping[str, Any]) -> None:
-        """Read the pack of a call of asm. call: None where asm is named without a call. known: the values of names."""
+    def _call(self, call: ast.Call | None, packs: Mapping[str, Any]) -> None:
+        """Read the pack of a call of asm. call: None where asm is named without a call. packs: the values of names."""
         pack = next((k.value for k in call.keywords if k.arg == "pack"), None) if call else None
         value: Any = pack.value if isinstance(pack, ast.Constant) else None
         if isinstance(pack, ast.Name):
-            value = known.get(pack.id)
+            value = packs.get(pack.id)
         value = value.value if type(value).__name__ == "constexpr" else value
         if type(value) is int:
             self.packs.add(value)
@@ -166,42 +188,17 @@ class _Calls:
             self.unknown = True
 
 
-_MISSING = object()
+_UNKNOWN = object()
 
 
-def _named(node: ast.Name | ast.Attribute, own: set[str], names: Mapping[str, Any]) -> tuple[bool, Any]:
-    """Whether a name, or an attribute of a module, has a value that is known, and the value."""
+def _meant(node: ast.Name | ast.Attribute, names: Mapping[str, Any]) -> Any:
+    """The value of a name, or of an attribute of a module, where it is known; else `_UNKNOWN`."""
     if isinstance(node, ast.Name):
-        return (node.id in names, names.get(node.id)) if node.id not in own else (False, None)
-    if not isinstance(node.value, ast.Name | ast.Attribute):
-        return False, None
-    found, base = _named(node.value, own, names)
-    if not found or not isinstance(base, types.ModuleType):
-        return False, None
-    value = getattr(base, node.attr, _MISSING)
-    return (False, None) if value is _MISSING else (True, value)
+        return names.get(node.id, _UNKNOWN)
+    base = _meant(node.value, names) if isinstance(node.value, ast.Name | ast.Attribute) else _UNKNOWN
+    return getattr(base, node.attr, _UNKNOWN) if isinstance(base, types.ModuleType) else _UNKNOWN
 
 
 def _is_asm(node: ast.Name | ast.Attribute, value: Any) -> bool:
-    meant = plain_function(value)
-    return (isinstance(node, ast.Attribute) and node.attr == _ASM) or getattr(meant, "__name__", "") == _ASM
-
-
-def _closure(function: types.FunctionType) -> dict[str, Any]:
-    found = {}
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        try:
-            found[name] = cell.cell_contents
-        except ValueError:  # still empty
-            continue
-    return found
-
-
-def _is_of_triton(value: Any) -> bool:
-    """Whether a value that is no function is one of Triton's or torch's, such as a type of elements."""
-    return of_a_library(type(value))
-
-
-def _is_plain_type(value: type) -> bool:
-    """Whether a class has nothing that makes code: Python's own and those of libraries."""
-    return value.__module__ == "builtins" or of_a_library(value)
+    named = isinstance(node, ast.Attribute) and node.attr == _ASM
+    return named or getattr(plain_function(value), "__name__", "") == _ASM

@@ -20,8 +20,7 @@ from ptxdiff.emulator import STILL_RUNNING
 from ptxdiff.emulator.text import retargeted
 from ptxdiff.jobs import Outcome, Setup
 from ptxdiff.judging.judge import Judgement
-from ptxdiff.model.arguments import format_of
-from ptxdiff.model.packs import packs_in_code
+from ptxdiff.model.packs import packs_read
 from ptxdiff.model.variants import KernelVariant, PlainVariant, PtxVariant
 from ptxdiff.mutation.asm import AsmMutant, KernelMutant, kernel_mutants, mutants, replaced
 from ptxdiff.mutation.settle import (
@@ -315,7 +314,7 @@ def settle_inline(subject: Subject, name: str, survivors: Sequence[InlineMutant]
 
     right = Candidate(lambda inputs: ran_as(subject, name, 1, inputs), code=lambda: machine_code(subject, name))
     variant = subject.case.variants[name]
-    packs = packs_in_code(variant, [format_of(a).unit_bits for a in subject.case.inputs.values()])
+    packs = packs_read(subject.case, variant)
     input_words = Words(max(packs), (variant,)) if packs and subject.case.elementwise else None
     settlements = settled(subject, search, right, [candidate(m) for m in survivors], words=input_words)
     for index, (mutant, settlement) in enumerate(zip(survivors, settlements, strict=True)):

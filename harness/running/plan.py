@@ -47,7 +47,7 @@ from ptxdiff.model.arguments import format_of
 from ptxdiff.model.case import Case
 from ptxdiff.model.constants import constants_of
 from ptxdiff.model.derive import asm_form, packs_of
-from ptxdiff.model.packs import packs_in_code
+from ptxdiff.model.packs import packs_read
 from ptxdiff.model.policies import policies
 from ptxdiff.model.targets import KNOWN, TargetSet, capability
 from ptxdiff.model.variants import AsmVariant, CaseError, ComparedPtx, LaunchedVariant, PtxVariant, Variant
@@ -390,13 +390,6 @@ def sets_of(case: Case, backend: str, effort: str, variant: Variant | None = Non
     if variant is not None:
         sets += [s for p in packs_read(case, variant) for s in word_sets(case, effort, variant, p)]
     return sets
-
-
-def packs_read(case: Case, variant: Variant) -> tuple[int, ...]:
-    """How many elements one invocation of a variant's asm may read, for each of its packs."""
-    if isinstance(variant, AsmVariant):
-        return packs_of(case, variant)
-    return packs_in_code(variant, [format_of(a).unit_bits for a in case.inputs.values()])
 
 
 def _word_items(case: Case, variant: Variant, backend: str, effort: str, plain: Setup) -> Iterator[WorkItem]:

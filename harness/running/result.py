@@ -25,10 +25,10 @@ from ptxdiff.model.compilers import twin
 from ptxdiff.model.describe import reference_name
 from ptxdiff.model.identity import digest as digest_of_values
 from ptxdiff.model.identity.dependencies import OF_THE_SESSION, dependencies, in_session, opened, portable
+from ptxdiff.model.packs import packs_read
 from ptxdiff.records import UNPROVED, Key, Result, Verdict
 from ptxdiff.records.provenance import block_digests, digest
 from ptxdiff.references.formats import pack
-from ptxdiff.running import plan as planning
 from ptxdiff.running.assemblers import Chosen, label_of, option_words
 from ptxdiff.running.item import ItemResults
 from ptxdiff.running.item_plan import ItemPlan
@@ -94,7 +94,7 @@ class ItemRecord:
         if self.plan.effort != "exhaustive" or not any(name.startswith("exhaustive/") for name in names):
             return ""
         ran = {name.partition("+")[0] for name in names}
-        packs = planning.packs_read(case, self.plan.variant)
+        packs = packs_read(case, self.plan.variant)
         left = [p for p in packs if p > 1 and f"all-words-{p}/1" not in ran]
         if not left or not case.inputs:
             return ""

@@ -169,6 +169,11 @@ def test_names_of_sets_of_elements():
     assert not any(map(has_tuples, ("exhaustive/1", "constants/3", "edges-full/1", "none", "generated/1")))
 
 
+@pytest.fixture(scope="module")
+def packed():
+    return pytest.importorskip("tests.support.inputs.packed")
+
+
 @pytest.mark.parametrize(
     ("name", "packs"),
     [
@@ -183,14 +188,14 @@ def test_names_of_sets_of_elements():
         ("by_a_sum_of_all", (4,)),
         ("by_an_axis", (4,)),
         ("by_an_exchange", (4,)),
+        ("by_a_name_of_two_values", (2,)),
         ("through_a_module", (2,)),
         ("through_a_package", (2,)),
         ("shifted", ()),
         ("without_asm", ()),
     ],
 )
-def test_the_packs_of_asm_in_triton_functions_are_those_of_its_calls(name, packs):
-    packed = pytest.importorskip("tests.support.inputs.packed")
+def test_the_packs_of_asm_in_triton_functions_are_those_of_its_calls(packed, name, packs):
     assert packs_in_code(plain(getattr(packed, name)), [8]) == packs
 
 
@@ -198,25 +203,23 @@ def test_the_packs_of_asm_in_triton_functions_are_those_of_its_calls(name, packs
     "name",
     [
         "by_an_argument", "by_a_default", "by_a_sum", "assigned", "without_a_call", "given_to", "by_settings",
-        "by_a_loop", "by_a_width", "by_a_name_in_text",
+        "by_a_loop", "by_a_width", "by_a_name_in_text", "through_globals", "of_a_kept_module",
     ],
 )  # fmt: skip
-def test_where_a_pack_cannot_be_read_it_may_be_any(name):
-    packed = pytest.importorskip("tests.support.inputs.packed")
+def test_where_a_pack_cannot_be_read_it_may_be_any(packed, name):
     assert packs_in_code(plain(getattr(packed, name)), [8]) == PACKS
 
 
-def test_a_pack_that_the_variant_gives():
-    packed = pytest.importorskip("tests.support.inputs.packed")
+def test_a_pack_that_the_variant_gives(packed):
     assert packs_in_code(plain(packed.by_an_argument, constants={"PACK": 2}), [8]) == (2,)
+    assert packs_in_code(plain(packed.of_a_given_module, constants={"MODULE": packed.packed_helpers}), [8]) == PACKS
     assert packs_in_code(plain(packed.again, constants={"PACK": 2}), [8]) == PACKS
     assert packs_in_code(plain(packed.of_given_asm, constants={"ASM": packed.renamed}), [8]) == PACKS
     assert packs_in_code(plain(packed.of_given_asm, constants={"ASM": packed.of_two}), [8]) == (2,)
     assert packs_in_code(plain(packed.of_given_functions, constants={"FUNCTIONS": (packed.of_two,)}), [8]) == (2,)
 
 
-def test_whole_kernels_move_elements_by_their_addresses():
-    packed = pytest.importorskip("tests.support.inputs.packed")
+def test_whole_kernels_move_elements_by_their_addresses(packed):
     assert packs_in_code(kernel(packed.shifted, grid=(1,)), [8]) == (4, 8, 16)
 
 

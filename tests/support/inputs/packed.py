@@ -11,6 +11,7 @@ import triton.language as tl
 from tests import support
 
 from . import packed_helpers
+from .packed_helpers import halves
 
 ASM, CONSTRAINTS = tl.constexpr("mov.b32 $0, $1;"), tl.constexpr("=r,r")
 FOUR = tl.constexpr(4)
@@ -193,3 +194,26 @@ def by_a_width(x):
 @triton.jit
 def by_a_name_in_text(x):
     return getattr(packed_helpers, "halves")(shifted(x))  # noqa: B009
+
+
+@triton.jit
+def by_a_name_of_two_values(x):
+    y = halves(shifted(x))  # noqa: F823 - Triton takes the global before the assignment
+    halves = y + 1
+    return halves * 2
+
+
+@triton.jit
+def through_globals(x):
+    return globals()["of_two"](shifted(x))
+
+
+@triton.jit
+def of_a_given_module(x, MODULE: tl.constexpr):
+    return MODULE.halves(shifted(x))
+
+
+@triton.jit
+def of_a_kept_module(x):
+    module: tl.constexpr = packed_helpers
+    return module.halves(shifted(x))
