@@ -421,7 +421,8 @@ def _box_copy(instruction: MachineInstruction, code: MachineCode) -> MachineStep
                 fill = np.array([found.fill], f"u{found.size}").view(np.uint8)
                 data = np.tile(fill, len(address) * found.box[0]).reshape(-1, row)
                 if len(each):
-                    data[inside, part] = global_rows(machine, instruction, each, 1).reshape(-1, part.stop - part.start)
+                    read = global_rows(machine, instruction, each, 1).reshape(-1, part.stop - part.start)
+                    data[inside, part] = found.rounded(read)
                 for near, barrier in _ends(machine, instruction, box, warp, packed >> 16 if several else None):
                     places = shared.places(instruction, swizzled(found, near), _CHUNK, threads, reaches=True)
                     shared.store(instruction, places, data.reshape(-1, _CHUNK), threads)

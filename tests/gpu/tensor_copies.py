@@ -32,12 +32,26 @@ from ptxdiff.conformance.fetch import CudaContext, CudaError, NoDevice
 from ptxdiff.emulator.kernel.async_copy.tensor_maps import decoded
 from ptxdiff.emulator.kernel.async_copy.tensor_reductions import in_the_table, reduction
 from ptxdiff.sass.tensor_maps import of_the_device, read_map
-from tests.support.emulator.tensor_copies import OPERATIONS, THREADS, TYPES, cases, loaded, numbers, smallest, stored
+from tests.support.emulator.tensor_copies import (
+    OPERATIONS,
+    THREADS,
+    TYPES,
+    Case,
+    cases,
+    float32_codes,
+    loaded,
+    numbers,
+    smallest,
+    stored,
+)  # fmt: skip
 from tests.support.emulator.tensor_runs import host_map
 
-ELEMENTS = {9: 8, 10: 9}
-"""By the code of PTX: that of the driver, where it is another one (float64, bfloat16)."""
-NAMES = {0: "u8", 1: "u16", 2: "u32", 3: "s32", 4: "u64", 5: "s64", 6: "f16", 7: "f32", 9: "f64", 10: "bf16"}
+ELEMENTS = {8: 10, 9: 8, 10: 9}
+"""By the code of PTX: that of the driver, where it is another one (float32 that is flushed, float64, bfloat16)."""
+NAMES = {0: "u8", 1: "u16", 2: "u32", 3: "s32", 4: "u64", 5: "s64", 6: "f16", 7: "f32", 8: "f32.ftz", 9: "f64",
+         10: "bf16", 11: "tf32", 12: "tf32.ftz"}  # fmt: skip
+ROUNDED = {code: NAMES[code] for code in (7, 8, 11, 12)}
+"""The types of float32, of which a copy may round or flush, by the code of PTX."""
 GUARD = 256
 MAP = 128
 OF_FIELDS = 64
@@ -348,12 +362,30 @@ def layout(context):
     return lines
 
 
+def rounded(context, element):
+    """What copies of a type make of codes of float32, beside the tensor too: how many codes, and those that differ."""
+    count, wrong = 0, []
+    for codes in float32_codes():
+        for corner, out in (((0, 0), False), ((0, 0), True), ((256, 8), False)):
+            tensor = np.zeros_like(codes) if out else codes
+            case = Case("tile", element, 0, int(not out), tensor.view("f4"), 256, (8, 256), corner, out=out)
+            data = codes.view(np.uint8).reshape(-1) if out else np.zeros(case.bytes, np.uint8)
+            after, shared, *_ = ran(context, case, data.copy())
+            wanted = stored(case, data).view(np.uint8).reshape(-1) if out else loaded(case)
+            rows = (x.view(np.uint32).reshape(-1).tolist() for x in (codes, wanted, after if out else shared))
+            count += codes.size
+            wrong += [f"{case.mode} {'store' if out else 'load'} at {corner}: {a:#x} is {c:#x}, not {b:#x}"
+                      for a, b, c in zip(*rows, strict=True) if b != c]  # fmt: skip
+    return {"codes": count, "wrong": wrong}
+
+
 def main(words):
     """See the module."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--cases", type=int, default=20, help="copies of each mode, operation and type")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--layout", action="store_true", help="print where the driver's map has the fields of im2col")
+    parser.add_argument("--rounding", action="store_true", help="only what copies make of float32 and tf32, by edges")
     parser.add_argument("--json", type=Path, help="write the results there")
     parser.add_argument("--seconds", type=float, default=100, help="kinds that have not begun by then do not run")
     parser.add_argument("--processes", type=int, default=PROCESSES)
@@ -371,6 +403,15 @@ def main(words):
     def tell(line):
         print(line, flush=True)
 
+    if args.rounding:
+        works = {name: partial(lambda e: rounded(CudaContext(), e), e) for e, name in ROUNDED.items()}
+        found = dict(in_processes(works, end, args.processes))
+        for name, result in found.items():
+            wrong = [result["error"]] if result.get("error") else result["wrong"]
+            print(
+                f"{known['gpu']}: {name}: {result.get('codes', 0)} codes, {len(wrong)} differ", *wrong[:9], sep="\n  "
+            )
+        return int(any(r.get("error") or r["wrong"] for r in found.values()))
     results = survey(known["capability"], args.cases, args.seed, end=end, processes=args.processes, tell=tell)
     found = faults(results)
     if args.json:

@@ -13,7 +13,7 @@ from ptxdiff.emulator.kernel.async_copy.tensor_maps import TensorMap, decoded
 from ptxdiff.sass import async_copy, tensor_maps
 from ptxdiff.sass.text import MachineFault, Unsupported
 from ptxdiff.triton.targets import probe
-from tests.support.emulator.tensor_copies import Case, cases, loaded, numbers, stored
+from tests.support.emulator.tensor_copies import Case, cases, float32_codes, loaded, numbers, stored
 from tests.support.emulator.tensor_runs import as_machine_code, host_map, run_load, run_store
 
 LOADS = [("im2col", "sm_90a"), ("im2col", "sm_120a"), ("im2col::w", "sm_100a"), ("im2col::w::128", "sm_100a"),
@@ -33,6 +33,14 @@ def test_loads(mode: str, target: str, opt: int) -> None:
     for case in cases(3, 10 + opt, (mode,)):
         run = partial(as_machine_code, opt=opt)
         np.testing.assert_array_equal(run_load(case, target, run), loaded(case), str(case))
+
+
+def test_tf32_is_rounded() -> None:
+    needs("sm_90a")
+    case = Case("tile", 11, 0, 1, float32_codes()[-1].view("f4"), 256, (8, 256), (8, 1))
+    found = run_load(case, "sm_90a", as_machine_code)
+    np.testing.assert_array_equal(found, loaded(case))
+    assert (found != loaded(replace(case, element=7))).any()
 
 
 def _stored(case: Case, target: str, opt: int = 3) -> tuple[np.ndarray, np.ndarray]:

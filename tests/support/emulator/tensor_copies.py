@@ -44,9 +44,10 @@ STORE = """
 """
 OUT = "@d ld.shared.v4.u32 {{q0, q1, q2, q3}}, [w+{at}]; @d st.global.v4.u32 [gy+{at}], {{q0, q1, q2, q3}};"
 IN = "@d ld.global.v4.u32 {{q0, q1, q2, q3}}, [gy+{at}]; @d st.shared.v4.u32 [w+{at}], {{q0, q1, q2, q3}};"
-TYPES = {0: "u1", 1: "u2", 2: "u4", 3: "i4", 4: "u8", 5: "i8", 6: "f2", 7: "f4", 9: "f8", 10: "u2"}
+TYPES = {0: "u1", 1: "u2", 2: "u4", 3: "i4", 4: "u8", 5: "i8", 6: "f2", 7: "f4", 8: "f4", 9: "f8", 10: "u2", 11: "f4",
+         12: "f4"}  # fmt: skip
 """By the code of an element's type in a tensor map: numpy's type, and for bfloat16 that of its bits."""
-NANS = {6: 0x7FF7, 7: 0x7FF77FF7, 9: 0x7FF77FF77FF77FF7, 10: 0x7FF7}
+NANS = {6: 0x7FF7, 7: 0x7FF77FF7, 8: 0x7FF77FF7, 9: 0x7FF77FF77FF77FF7, 10: 0x7FF7, 11: 0x7FF77FF7, 12: 0x7FF77FF7}
 """What an H200 gives: the ISA and the driver's manual say no more than NaN."""
 UNIT = 16
 """Bytes that an H200 writes together: of those in which a row of a tensor ends, also what lies behind the end."""
@@ -177,6 +178,19 @@ def shared_place(case: Case, row: int, channel: int) -> int:
     return line * 128 + (chunk ^ line % (SPANS[case.swizzle] // 16)) * 16 + at % 16
 
 
+def read_as(element: int, code: int) -> int:
+    """What a load makes of an element's bits: of tf32 (11, 12) the nearest number with 13 zeros at its end, of two the
+    one whose last bit is even; of a NaN 0x7fffe000. So an H200 does it; .ftz changes nothing.
+    """
+    if element not in (11, 12):
+        return code
+    if code >> 23 & 0xFF == 0xFF:
+        return code if code & 0x7FFFFF == 0 else 0x7FFFE000
+    down, rest = divmod(code, 1 << 13)
+    up = rest > 1 << 12 or (rest == 1 << 12 and down % 2 == 1)
+    return down + up << 13
+
+
 def loaded(case: Case) -> np.ndarray:
     """The bytes that a load leaves in shared memory."""
     size = case.tensor.itemsize
@@ -186,7 +200,7 @@ def loaded(case: Case) -> np.ndarray:
         for channel in range(case.box[-1]):
             at = (*place[:-1], place[-1] + channel)
             inside = all(0 <= a < n for a, n in zip(at, case.shape, strict=True))
-            code = int(bits[at]) if inside else NANS[case.element] if case.fill else 0
+            code = read_as(case.element, int(bits[at])) if inside else NANS[case.element] if case.fill else 0
             start = shared_place(case, row, channel)
             found[start : start + size] = np.frombuffer(code.to_bytes(size, "little"), np.uint8)
     return found
@@ -250,6 +264,17 @@ def numbers(rng: np.random.Generator, element: int, shape: tuple[int, ...]) -> n
     few = rng.integers(0, 1 << 16, shape) < (1 << 14)
     whole = np.frombuffer(rng.bytes(dtype.itemsize * int(np.prod(shape))), dtype).reshape(shape)
     return np.where(few, rng.integers(0, 4, shape).astype(dtype), whole)
+
+
+def float32_codes() -> np.ndarray:
+    """Codes of float32, in boxes of 8 x 256: each sign and exponent with low bits around ties, and random ones."""
+    ties = [0, 1, 0xFFF, 0x1000, 0x1001, 0x1FFF, 0x2000, 0x2FFF, 0x3000, 0x3001, 0x3FFFFF, 0x400000, 0x400001]
+    ties += [0x7FDFFF, 0x7FEFFF, 0x7FF000, 0x7FF001, 0x7FFFFF]
+    edges = [sign << 31 | e << 23 | low for sign in (0, 1) for e in range(256) for low in ties]
+    rng = np.random.default_rng(0)
+    few = [rng.integers(0, 1 << 32, 4096), rng.integers(0, 1 << 24, 1024), rng.integers(0xFF << 23, 1 << 31, 1024)]
+    codes = np.concatenate([np.array(edges), *few]).astype(np.uint32)
+    return np.resize(codes, -(-len(codes) // 2048) * 2048).reshape(-1, 8, 256)
 
 
 def random_case(

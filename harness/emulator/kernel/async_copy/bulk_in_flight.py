@@ -195,10 +195,10 @@ class Bulk:
             part = slice(low * found.size, high * found.size)
             chosen = np.flatnonzero(inside)
             self.writes.read(step, lane, buffer, np.ascontiguousarray(where[:, 0]), where.shape[1])
-            data[chosen, part] = buffer.bytes[where]
+            data[chosen, part] = found.rounded(buffer.bytes[where])
             if buffer.undefined is not None and buffer.undefined[where].any():
                 undefined = np.zeros_like(data)
-                undefined[chosen, part] = buffer.undefined[where]
+                undefined[chosen, part] = found.rounded_doubt(buffer.undefined[where])
         if self.frame.observer is not None:
             self.frame.observer.box_read(step, found, lane, corner)
         if found.padded:

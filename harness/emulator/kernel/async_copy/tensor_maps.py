@@ -28,14 +28,15 @@ _KINDS = ("", "im2col", "im2col::w", "im2col::w::128")
 COUNTS = {"global_dim": 5, "global_stride": 4, "box_dim": 5, "element_stride": 5}
 """Fields with a number for each dimension; strides have none for the innermost."""
 _SIZES = (1, 2, 4, 4, 8, 8, 2, 4, 4, 8, 2, 4, 4)
-_TF32, _TF32_FTZ, _F32_FTZ = 11, 12, 8
+_ROUNDED = (11, 12)
+"""The codes of .tf32 and .tf32.ftz: what a copy reads is rounded."""
 PADDED_NIBBLES = 14
 """The code of .b4x16_p64: sixteen 4-bit elements have 8 bytes in the tensor, and in shared memory 8 of padding more."""
 _NIBBLES = 128
 """How many 4-bit elements a row of a box has; corners and sizes are multiples of it (cuTensorMapEncodeTiled)."""
-_FLOATS = {6: 0x7FF7, 7: 0x7FF77FF7, 9: 0x7FF77FF7_7FF77FF7, 10: 0x7FF7, 11: 0x7FF77FF7}
-"""The NaN beside a tensor, by the code of its elements' type, as an H200 gives it (32 boxes). The ISA says no more than
-NaN. That of tf32 was not read.
+_FLOATS = {6: 0x7FF7, 9: 0x7FF77FF7_7FF77FF7, 10: 0x7FF7, **dict.fromkeys((7, 8, 11, 12), 0x7FF77FF7)}
+"""The NaN beside a tensor, by the code of its elements' type, as an H200 gives it; .tf32 does not round it. The ISA
+says no more than NaN.
 """
 _UNIT = 16
 """Bytes that a copy to a tensor writes together. Where a row of the tensor ends within them, an H200 also writes, or
@@ -98,6 +99,26 @@ class TensorMap:
     def bytes(self) -> int:
         """The size of a box in shared memory."""
         return int(np.prod(self.box)) * (16 if self.padded else self.size)
+
+    def rounded(self, data: Array) -> Array:
+        """What a copy to shared memory makes of the bytes of elements (uint8; the last axis has whole elements).
+
+        Those of .tf32 and .tf32.ftz are rounded to 10 bits of mantissa, to nearest, ties to even, and a NaN becomes
+        0x7FFFE000. No other type changes a bit, and no .ftz flushes: so an H200 did on 16,384 codes of each type (all
+        exponents; ties; subnormals; NaNs). The ISA does not say it. A copy to the tensor changes no bit of any type.
+        """
+        if self.element not in _ROUNDED:
+            return data
+        codes = np.ascontiguousarray(data).view(np.uint32)
+        nearest = codes + 0xFFF + (codes >> 13 & 1) & 0xFFFFE000
+        return np.where((codes & 0x7FFFFFFF) > 0x7F800000, np.uint32(0x7FFFE000), nearest).view(np.uint8)
+
+    def rounded_doubt(self, doubt: Array) -> Array:
+        """The undefined bits of `rounded`: all bits of an element of which one is undefined, where it is rounded."""
+        if self.element not in _ROUNDED:
+            return doubt
+        some = np.ascontiguousarray(doubt).view(np.uint32) != 0
+        return np.where(some, np.uint32(0xFFFFFFFF), np.uint32(0)).view(np.uint8)
 
     def refused(self, corner: list[int]) -> str:
         """An error message for a corner that no box of this map has; "" for others."""
@@ -202,9 +223,9 @@ def decoded(data: bytes) -> TensorMap | str:
         return _padded(address, sizes[:rank], strides[: rank - 1], box[:rank], steps[:rank], numbers[23:26])
     if rank > 5 or elemtype >= len(_SIZES) or swizzle_mode > 4 or fill_mode > 1:
         return f"rank {rank}, element type {elemtype}, swizzle mode {swizzle_mode}, fill mode {fill_mode} are no such"
-    if swizzle_mode == 4 or interleave or elemtype in (_F32_FTZ, _TF32_FTZ, _TF32):
-        combination = f"interleave layout {interleave}, swizzle mode {swizzle_mode}, element type {elemtype}"
-        return f"the emulator runs no map with {combination}: only no interleave, swizzles up to 128 bytes, no rounding"
+    if swizzle_mode == 4 or interleave:
+        combination = f"interleave layout {interleave}, swizzle mode {swizzle_mode}"
+        return f"the emulator runs no map with {combination}: only no interleave, swizzles up to 128 bytes"
     size = _SIZES[elemtype]
     pixels = None
     if kind:

@@ -16,7 +16,7 @@ from ptxdiff.emulator import Buffer, HostMap, Pixels, PtxError
 from ptxdiff.emulator.errors import ExecutionError, MemoryFault
 from ptxdiff.emulator.kernel.async_copy import bulk, tensor_maps
 from ptxdiff.emulator.kernel.async_copy.tensor_maps import decoded, encoded, place
-from tests.support.emulator.tensor_copies import Case, cases, loaded, stored
+from tests.support.emulator.tensor_copies import Case, cases, float32_codes, loaded, read_as, stored
 from tests.support.emulator.tensor_runs import run_load, run_store
 
 TARGETS = {"im2col": "sm_90", "im2col_no_offs": "sm_90"}
@@ -54,6 +54,23 @@ def test_stores(mode: str) -> None:
         data = data_of(case)
         got, wanted = run_store(case, data, target_of(case)), stored(case, data)
         np.testing.assert_array_equal(got.view(np.uint8), wanted.view(np.uint8), str(case))
+
+
+@pytest.mark.parametrize("element", [7, 8, 11, 12])
+def test_float32_and_tf32(element: int) -> None:
+    """A load rounds tf32; nothing flushes; a store changes no bit. Undefined bits of a rounded element spread in it."""
+    codes = float32_codes()
+    tensor = decoded(encoded(0, (256,), (), (256,), element, 0, 1))
+    assert not isinstance(tensor, str)
+    found = tensor.rounded(codes.reshape(-1).view(np.uint8)).view(np.uint32)
+    assert found.tolist() == [read_as(element, int(c)) for c in codes.reshape(-1)]
+    doubt = np.array([0, 1, 0, 0, 0, 0, 0, 0], np.uint8)
+    assert tensor.rounded_doubt(doubt).tolist() == ([255] * 4 + [0] * 4 if element > 10 else doubt.tolist())
+    case = Case("tile", element, 0, 1, codes[0].view("f4"), 256, (8, 256), (8, 1))
+    np.testing.assert_array_equal(run_load(case, "sm_90"), loaded(case))
+    case = replace(case, fill=0, tensor=np.zeros((8, 256), "f4"), out=True)
+    data = codes[1].reshape(-1).view(np.uint8)
+    np.testing.assert_array_equal(run_store(case, data, "sm_90").view(np.uint8), stored(case, data).view(np.uint8))
 
 
 Change = Callable[[pytest.MonkeyPatch], None]
