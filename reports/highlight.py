@@ -102,6 +102,17 @@ _STATES: dict[str, dict[str, _State]] = {
         ),
     },
 }
+
+
+def states() -> dict[str, dict[str, list[Any]]]:
+    """The states of PTX and SASS for a page's script (`assets/colours.js`), which colours lines when it shows them:
+    the expression, and classes and the next state by the number of a group."""
+    return {
+        language: {name: [s.pattern.pattern, s.classes, s.after] for name, s in of_language.items()}
+        for language, of_language in _STATES.items()
+    }
+
+
 _PYTHON: Any = PythonLexer(stripnl=False, ensurenl=False)
 
 

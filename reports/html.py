@@ -35,13 +35,14 @@ from ptxdiff.reports.case_page import COLOURS, SWEPT_SHOWN, CasePage, case_page
 from ptxdiff.reports.charts import map_anchor
 from ptxdiff.reports.conformance import ledger
 from ptxdiff.reports.forked import made_in_forks
+from ptxdiff.reports.highlight import states
 from ptxdiff.reports.history import KINDS, History, history, seconds
 from ptxdiff.reports.model import EVIDENCE, PROVED, STATES, FailureGroup, View, anchor, reasons, shape_order, view
 from ptxdiff.reports.packing import Keeper
 from ptxdiff.reports.timing import Measured, looped, measured
 from ptxdiff.reports.verdict import environment_rows, headline_facts, overall
 
-SCRIPTS = ("packets.js", "matrix.js", "listings.js", "charts.js", "page.js")
+SCRIPTS = ("packets.js", "colours.js", "matrix.js", "listings.js", "charts.js", "page.js")
 # The most bytes of all packets together. The page may have 5 MB; the library of charts takes 0.9 MB.
 PACKET_BUDGET = 2_000_000
 # With at least this many cases, those without failures are packed; the ledger too, with as many forms.
@@ -140,6 +141,7 @@ def page(found: View, past: History, book: Markup | None, cache: Path | None = N
             ledger=book,
             sections={name: one.section for name, one in made.items()},
             packets={name: one.packet for name, one in made.items()},
+            colours=_json(states()),
             specifications=_json(charts.specifications(cache) if charts_used else {}),
             style=_Asset(_asset("report.css")),
             library=library,

@@ -1,8 +1,8 @@
 """Packed data for the page's script: every result's key and outcome, chart data, PTX and SASS.
 
 There is one compressed packet for each case, so that a page of the whole catalogue stays small and unpacks only the
-case that is opened. Texts are lists of distinct, coloured lines: the same instruction occurs thousands of times in a
-run. No packet contains HTML; the script builds text nodes.
+case that is opened. Texts are lists of distinct lines: the same instruction occurs thousands of times in a run. No
+packet contains HTML; the script builds text nodes, and colours the lines that it shows.
 
 On a large page, HTML that no link leads into is packed too, as jinja2 escaped it, and so is the library of charts.
 """
@@ -19,7 +19,6 @@ import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -28,7 +27,7 @@ from ptxdiff.records import Result
 from ptxdiff.records.compare import distance
 from ptxdiff.records.escaping import visible
 from ptxdiff.records.history_facts import state_of
-from ptxdiff.reports.highlight import Language, Line, listing, runs
+from ptxdiff.reports.highlight import Line, listing
 from ptxdiff.reports.model import View, command_of, readability, with_sass
 
 MARKS = {"": 0, "ours": 1, "triton": 2}
@@ -62,7 +61,7 @@ def packet(view: View, case: str, charts: Any, budget: int, kept: Keeper | None 
     rows = [_row(r, strings) for r in results]
     for choose, omission in _CHOICES[:-1]:
         packed = _packed(_Content(view, results, rows, strings, charts, list(choose(results))), kept, budget)
-        if packed is not None and len(packed) <= budget:
+        if packed is not None:
             return packed, omission
     choose, omission = _CHOICES[-1]
     packed = _packed(_Content(view, results, rows, strings, charts, list(choose(results))), kept, None)
@@ -70,52 +69,39 @@ def packet(view: View, case: str, charts: Any, budget: int, kept: Keeper | None 
     return packed, omission
 
 
-_PACKS_TO = 0.88
-"""The smallest ratio of a packet's size to `_uncoloured`: of 429 packets of the catalogue the lowest was 0.902."""
-
-
-_PARTLY = 1.0
-"""The same for a packet's listings and their lines alone, with a margin: the lowest was 1.142."""
-
-
-def _uncoloured(text: bytes) -> int:
-    """An estimate of a packet's bytes from its lines without colours, which take most of the time of making it."""
-    return len(zlib.compress(text, 6)) * 4 // 3  # base64
+_PARTLY = 0.7
+"""The smallest ratio of a packet's size to what `exceeds` counts for all of it, with a margin: of 635 packets of the
+catalogue the lowest was 0.769.
+"""
 
 
 def _packed(content: _Content, kept: Keeper | None, budget: int | None) -> str | None:
-    """The content with its lines coloured, compressed; None if that certainly exceeds `budget` bytes.
+    """The content, compressed; None if it exceeds `budget` bytes. One that is far too large is not made.
 
-    This takes most of a page's time, so the result is stored under all its inputs: the rows, the digests of the texts,
-    and the code that lists, colours and compresses. A packet that is far too large is not made.
+    The result is stored under all its inputs: the rows, the digests of the texts, and the code that lists and
+    compresses.
     """
     made_from = _code(), content.inputs
-    if budget is not None:
-        noted = kept.get(b"uncoloured", *made_from) if kept is not None else None
-        if not noted and content.exceeds(budget):
-            about = round(budget / _PACKS_TO) + 1
-        else:
-            about = int(noted) if noted else _uncoloured(content.text)
-        if kept is not None and not noted:
-            kept.put(str(about).encode(), b"uncoloured", *made_from)
-        if about * _PACKS_TO > budget:
-            return None
+    too_large = b"exceeds", str(budget).encode(), *made_from
+    if kept is not None and kept.get(*too_large) is not None:
+        return None
     known = kept.get(*made_from) if kept is not None else None
-    if known is not None:
-        return known.decode()
-    packet, lines = content.packet
-    coloured = [[part for run in runs(text, language) for part in run] for text, language in lines]
-    packed = compress({**packet, "lines": coloured})
-    if kept is not None:
-        kept.put(packed.encode(), *made_from)
-    return packed
+    if known is None:
+        if budget is not None and content.exceeds(budget):
+            if kept is not None:
+                kept.put(b"yes", *too_large)
+            return None
+        known = compress(content.packet).encode()
+        if kept is not None:
+            kept.put(known, *made_from)
+    return known.decode() if budget is None or len(known) <= budget else None
 
 
 @functools.cache
 def _code() -> bytes:
-    modules = [sys.modules[f.__module__] for f in (compress, runs, visible, listing)]
+    modules = [sys.modules[f.__module__] for f in (compress, visible, listing)]
     text = b"".join(Path(str(m.__file__)).read_bytes() for m in modules)
-    return text + f"{sys.version} Pygments {version('Pygments')} zlib {zlib.ZLIB_RUNTIME_VERSION}".encode()
+    return text + f"{sys.version} zlib {zlib.ZLIB_RUNTIME_VERSION}".encode()
 
 
 class _Content:
@@ -169,16 +155,12 @@ class _Content:
             self._listings.append(_listing(self._view, r, self._strings, self._lines))
             yield self._listings[-1]
 
-    @cached_property
-    def packet(self) -> tuple[dict[str, Any], list[tuple[str, Language]]]:
-        """A packet without its lines, and the lines in the order of their numbers."""
-        listings = list(self._made())
-        return {**self._results, "listings": listings, "strings": list(self._strings.values)}, list(self._lines.values)
-
     @property
-    def text(self) -> bytes:
-        """The packet and its lines as JSON."""
-        return _json(self.packet)
+    def packet(self) -> dict[str, Any]:
+        """The packet."""
+        listings = list(self._made())
+        lines = list(self._lines.values)
+        return {**self._results, "listings": listings, "strings": list(self._strings.values), "lines": lines}
 
 
 def _json(value: Any) -> bytes:
@@ -263,8 +245,8 @@ def _listing(view: View, r: Result, strings: Table, lines: Table) -> list[Any]:
         *map(strings, _listing_name(r)),
         k.pack,
         int(k.fusion),
-        _columns(listed.ptx, "ptx", lines),
-        _columns(listed.sass, "sass", lines),
+        _columns(listed.ptx, lines),
+        _columns(listed.sass, lines),
         resources,
     ]
 
@@ -273,10 +255,10 @@ def _listing_name(r: Result) -> tuple[str, ...]:
     return (r.key.variant, r.key.target, r.key.shape, r.key.context)
 
 
-def _columns(found: Sequence[Line], language: Language, lines: Table) -> list[list[int]]:
+def _columns(found: Sequence[Line], lines: Table) -> list[list[int]]:
     """Lines as columns, which compress better than rows: text, number, mark."""
     return [
-        [lines((line.text, language)) for line in found],
+        [lines(line.text) for line in found],
         [line.number for line in found],
         [MARKS[line.mark] for line in found],
     ]

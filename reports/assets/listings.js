@@ -4,15 +4,14 @@ const Listings = (() => {
   function line(entry, extra = "") {
     const row = el("div", { class: `${entry.mark} ${extra}`.trim() }, el("span", { class: "ln" }, entry.number ? String(entry.number) : ""));
     if (entry.number) row.dataset.n = entry.number;
-    for (let n = 0; n < entry.runs.length; n += 2) {
-      row.append(entry.runs[n] ? el("span", { class: `x-${entry.runs[n]}` }, entry.runs[n + 1]) : entry.runs[n + 1]);
+    for (const [name, text] of Colours.runs(entry.text, entry.language)) {
+      row.append(name ? el("span", { class: `x-${name}` }, text) : text);
     }
     return row;
   }
 
-  const text = (entry) => entry.runs.filter((_, n) => n % 2).join("");
   // Registers are allocated anew for every target and variant; a line that differs only in them is the same line.
-  const shape = (entry) => text(entry).replace(/%\w+?\d+\b/g, "%").replace(/\bU?[RP]\d+\b/g, "R").trim();
+  const shape = (entry) => entry.text.replace(/%\w+?\d+\b/g, "%").replace(/\bU?[RP]\d+\b/g, "R").trim();
 
   // Longest common subsequence of two short lists of lines; pairs of indices, -1 where a side has nothing.
   function align(a, b) {

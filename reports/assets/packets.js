@@ -17,9 +17,9 @@ const Packets = (() => {
     return result;
   }
 
-  function columns(packed, lines) {
+  function columns(packed, lines, language) {
     const [texts, numbers, marks] = packed;
-    return texts.map((t, n) => ({ runs: lines[t], number: numbers[n], mark: ["", "ours", "triton"][marks[n]] }));
+    return texts.map((t, n) => ({ text: lines[t], language, number: numbers[n], mark: ["", "ours", "triton"][marks[n]] }));
   }
 
   async function load(name) {
@@ -27,7 +27,7 @@ const Packets = (() => {
     const raw = JSON.parse(await inflate(element.textContent.trim()));
     const listings = raw.listings.map(([variant, target, shape, context, pack, fusion, ptx, sass, resources]) => ({
       variant: raw.strings[variant], target: raw.strings[target], shape: raw.strings[shape], context: raw.strings[context], pack, fusion,
-      ptx: columns(ptx, raw.lines), sass: columns(sass, raw.lines),
+      ptx: columns(ptx, raw.lines, "ptx"), sass: columns(sass, raw.lines, "sass"),
       resources: resources.map(([n, v]) => [raw.strings[n], v]),
     }));
     return { results: raw.results.map((row) => resultOf(row, raw.strings)), listings, charts: raw.charts };

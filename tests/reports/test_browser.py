@@ -11,6 +11,7 @@ import time
 import pytest
 
 from ptxdiff.reports import html
+from ptxdiff.reports.highlight import listing, runs
 from tests.support.reports import hostile, synthetic
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -72,11 +73,16 @@ def pages(tmp_path_factory):
     base = synthetic.catalogue(CASES, TARGETS, per_cell=5)
     red = dataclasses.replace(base, results=[fails(r) for r in base.results])
     mapped = dataclasses.replace(red, results=[with_map(r) for r in red.results])
+    odd = {
+        h: dataclasses.replace(t, text={"ptx": ODD_PTX, "sass": ODD_SASS}.get(t.kind, t.text))
+        for h, t in red.texts.items()
+    }
     planted = [hostile.run(started=f"2026-03-0{n}T00:00:00Z") for n in (1, 2)]
     return {
         "red": html.write([red], folder / "red.html", conformance={"rcp.rn.f32": "hardware", "add.f32": "hardware"}),
         "families": html.write([in_families(red)], folder / "families.html"),
         "wide": html.write([dataclasses.replace(base, results=[far(r) for r in base.results])], folder / "wide.html"),
+        "colours": html.write([dataclasses.replace(red, texts=odd)], folder / "colours.html"),
         "mapped": html.write([mapped], folder / "mapped.html"),
         "nights": html.write(synthetic.nights(synthetic.catalogue(7, TARGETS, per_cell=5)), folder / "nights.html"),
         "large": html.write([synthetic.catalogue(25, TARGETS, per_cell=2)], folder / "large.html", conformance=LEDGER),
@@ -378,6 +384,39 @@ def test_ptx_and_sass_are_side_by_side_with_our_asm_marked(browser):
     assert browser.log() == []
 
 
+ODD_PTX = """
+@!%p1 bra $L__BB0_1;   .reg .b8 byte0; mov.b32 %r1, 0f3F800000; // note /* still */
+é → ü 0x 0xffU 1.5e-3 a.x b.xyz /* open
+/* closed */ cvt.rn.satfinite.e2m1x2.f32 b0, $1, $$L_2; "text ; here" ;; x: y:: %r1
+@ "unended
+{mov.b64 {%r1,%r2}, %rd3;}
+ld.shared::cluster.v4.b32 {%r1, %r2, _, %r3}, [%rd1+16];
+"""
+ODD_SASS = """
+        /*0000*/                   @!UP0 LDG.E.128.CONSTANT R0, desc[UR4][R2.64+-0x10] ;
+        /*0010*/                   FSETP.GEU.AND P0, PT, |R2|, 1.175494350822287508e-38, PT ;
+.L_x_1:
+        /*0020*/                   BRA `(.L_x_1) ;
+        /*0030*/                   S2R R1, SR_TID.X ; /* 0x1 */
+        /*0040*/                   é lower R2D2 -INF +QNAN c[0x0][0x160] ;
+"""
+
+
+def test_the_page_colours_lines_as_python_does(browser):
+    """The expressions are the same; that both run them alike is what is tested."""
+    browser.open("colours", "#case--rcp")
+    browser.wait("document.querySelectorAll('#case--rcp .listing').length >= 2", "the listings")
+    found = browser.js(
+        "return [...document.querySelectorAll('#case--rcp .listing')].map((l) => [...l.children].map((row) =>"
+        " [...row.childNodes].slice(1).map((n) => [(n.className || '').replace('x-', ''), n.textContent])))"
+    )
+    shown = listing(ODD_PTX, ODD_SASS)
+    for rows, lines, language in zip(found, (shown.ptx, shown.sass), ("ptx", "sass"), strict=True):
+        assert rows == [[list(run) for run in runs(line.text, language)] for line in lines]
+        assert len({name for row in rows for name, _ in row}) > 5
+    assert browser.log() == []
+
+
 def test_charts_are_drawn_without_eval_and_without_a_fault(browser):
     browser.open("nights", "#case--ex2")
     browser.wait("document.querySelector('[id=\"case--ex2--ulps-0\"] svg')", "the histogram")
@@ -446,7 +485,7 @@ def test_a_link_to_a_map_stays_on_it_while_charts_above_are_drawn(browser):
 
 def test_a_link_into_a_closed_case_opens_it(browser):
     browser.open("nights", "#case--tanh")
-    assert browser.js("return document.getElementById('case--tanh').open")
+    browser.wait("document.getElementById('case--tanh').open", "the link opens the case")
 
 
 def test_without_scripts_verdict_matrix_and_failures_are_there(browser):

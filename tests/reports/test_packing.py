@@ -33,7 +33,6 @@ def test_the_page_equals_that_of_trying_every_packet(base, tmp_path, monkeypatch
     made = counting(monkeypatch)
     quick = written(tmp_path / "quick", base)
     first = len(made)
-    monkeypatch.setattr(packing, "_uncoloured", lambda text: 0)
     monkeypatch.setattr(packing, "_PARTLY", 0.0)
     assert quick == written(tmp_path / "tried", base)
     assert first <= len(made) - first
@@ -42,7 +41,7 @@ def test_the_page_equals_that_of_trying_every_packet(base, tmp_path, monkeypatch
 
 
 def test_a_very_wrong_estimate_omits_listings_and_says_so(base, tmp_path, monkeypatch):
-    monkeypatch.setattr(packing, "_uncoloured", lambda text: 1 << 40)
+    monkeypatch.setattr(packing, "_PARTLY", 1 << 40)
     assert "For size, no listing is kept on this page" in written(tmp_path, base)
 
 
