@@ -24,6 +24,7 @@ import numpy as np
 
 from ptxdiff.emulator.kernel.memory.array_code import ArrayCode
 from ptxdiff.emulator.machine.large_arrays import zeros
+from ptxdiff.emulator.numeric.bits import clz64
 from ptxdiff.emulator.numeric.vectorise import Array, in_place
 
 WRITER, WRITTEN, READ, UPDATED, READ_STRONGLY, TEAM, FIELDS = 0, 1, 2, 5, 8, 11, 12
@@ -45,31 +46,27 @@ CHUNK = 16
 
 @in_place
 def _later(
-    members: Any, mask: int, time: int, who: int, own: int, since: int, warp_since: int, row: int, rows: Any,
-    threads: int,
+    members: Any, mask: int, time: int, who: int, own: int, block: int, since: int, warp_since: int, row: int,
+    rows: Any, threads: int,
 ) -> bool:  # fmt: skip
     """Whether some of the members (32 from `members` on, those of a mask) accessed at a time that is not ordered before
-    a thread. who: the number under which the thread accesses, own: its own."""
-    block = own - own % threads
-    if block <= members < block + threads and (time < since or (members == own - own % 32 and time < warp_since)):
+    a thread. who: the number under which the thread accesses, own: its own, block: the first one of its block."""
+    if block <= members < block + threads and (time < since or (members >> 5 == own >> 5 and time < warp_since)):
         return False
-    left, member = mask & 0xFFFFFFFF, members
+    left = mask & 0xFFFFFFFF
     while left != 0:
-        if left & 0xFF == 0:  # most masks have one bit
-            left >>= 8
-            member += 8
-            continue
-        if left & 1 != 0 and member != who and member != own and time >= rows[row, member]:
+        last = 63 - clz64(left)
+        member = members + last
+        if member != who and member != own and time >= rows[row, member]:
             return True
-        left >>= 1
-        member += 1
+        left ^= 1 << last
     return False
 
 
 @in_place
 def _clash(
-    warp: int, mask: int, time: int, who: int, own: int, since: int, warp_since: int, row: int, rows: Any,
-    threads: int, sets: Any,
+    warp: int, mask: int, time: int, who: int, own: int, block: int, since: int, warp_since: int, row: int,
+    rows: Any, threads: int, sets: Any,
 ) -> bool:  # fmt: skip
     """`_later` for a set of a unit."""
     if warp == 0:
@@ -77,10 +74,10 @@ def _clash(
     if warp == -2:
         return time >= since
     if warp > 0:
-        return _later(warp * 32 - 32, mask, time, who, own, since, warp_since, row, rows, threads)
+        return _later(warp * 32 - 32, mask, time, who, own, block, since, warp_since, row, rows, threads)
     for one in range(sets.shape[1]):
         there, when = sets[mask, one, 0], sets[mask, one, 1]
-        if there != 0 and _later(one * 32, there, when, who, own, since, warp_since, row, rows, threads):
+        if there != 0 and _later(one * 32, there, when, who, own, block, since, warp_since, row, rows, threads):
             return True
     return False
 
@@ -99,8 +96,8 @@ def _slot(free: Any) -> int:
 
 @in_place
 def _record(
-    column: int, at: int, member: int, own: int, since: int, warp_since: int, row: int, rows: Any, threads: int,
-    exact: int, now: int, units: Any, sets: Any, free: Any,
+    column: int, at: int, member: int, own: int, block: int, since: int, warp_since: int, row: int, rows: Any,
+    threads: int, exact: int, now: int, units: Any, sets: Any, free: Any,
 ) -> None:  # fmt: skip
     """Add an access to the set of a unit that begins at a column."""
     warp, bit = member >> 5, 1 << (member & 31)
@@ -113,11 +110,11 @@ def _record(
         mask_there, time_there = sets[mask, warp, 0], sets[mask, warp, 1]
         if mask_there == 0 or time_there == now:
             sets[mask, warp, 0], sets[mask, warp, 1] = mask_there | bit, now
-        elif _later(warp * 32, mask_there, time_there, member, own, since, warp_since, row, rows, threads):
+        elif _later(warp * 32, mask_there, time_there, member, own, block, since, warp_since, row, rows, threads):
             sets[mask, warp, 0] = mask_there | bit
         else:
             sets[mask, warp, 0], sets[mask, warp, 1] = bit, now
-    elif held == 0 or not _later(held * 32 - 32, mask, time, member, own, since, warp_since, row, rows, threads):
+    elif held == 0 or not _later(held * 32 - 32, mask, time, member, own, block, since, warp_since, row, rows, threads):
         units[at, column], units[at, column + 1], units[at, column + 2] = warp + 1, bit, now
     elif held == warp + 1:
         units[at, column + 1] = mask | bit
@@ -185,23 +182,63 @@ def _visit(
                 bad |= when >= rows[row, writer]
     if (kind == 0 or kind == 2) and units[at, 5] != 0:  # a strong access does not race with a strong write
         bad |= _clash(
-            units[at, 5], units[at, 6], units[at, 7], member, own, since, warp_since, row, rows, threads, sets
+            units[at, 5], units[at, 6], units[at, 7], member, own, block, since, warp_since, row, rows, threads, sets
         )
     if kind == 2 and units[at, 8] != 0:
         bad |= _clash(
-            units[at, 8], units[at, 9], units[at, 10], member, own, since, warp_since, row, rows, threads, sets
+            units[at, 8], units[at, 9], units[at, 10], member, own, block, since, warp_since, row, rows, threads, sets
         )
     if (kind == 2 or kind == 3) and units[at, 2] != 0:  # no read races with a read
         bad |= _clash(
-            units[at, 2], units[at, 3], units[at, 4], member, own, since, warp_since, row, rows, threads, sets
+            units[at, 2], units[at, 3], units[at, 4], member, own, block, since, warp_since, row, rows, threads, sets
         )
     if kind == 0 or kind == 4:
-        _record(2, at, member, own, since, warp_since, row, rows, threads, exact, now, units, sets, free)
+        _record(2, at, member, own, block, since, warp_since, row, rows, threads, exact, now, units, sets, free)
     elif kind == 1:
-        _record(8, at, member, own, since, warp_since, row, rows, threads, exact, now, units, sets, free)
+        _record(8, at, member, own, block, since, warp_since, row, rows, threads, exact, now, units, sets, free)
     elif kind == 3:
-        _record(5, at, member, own, since, warp_since, row, rows, threads, exact, now, units, sets, free)
+        _record(5, at, member, own, block, since, warp_since, row, rows, threads, exact, now, units, sets, free)
     return bad
+
+
+@in_place
+def _quiet_read(
+    at: int, team: int, warp: int, bit: int, block: int, since: int, now: int, threads: int, units: Any
+) -> bool:  # fmt: skip
+    """Record a thread's own plain read of a row of `units`, if a barrier of its block orders all before it that counts;
+    returns whether it did. It does what `_visit` would: most reads are such, and need less of it."""
+    if units[at, 11] != team or units[at, 5] != 0:
+        return False
+    writer = units[at, 0] - 1
+    if writer >= 0 and not (block <= writer < block + threads and units[at, 1] < since):
+        return False
+    held = units[at, 2]
+    if held == warp + 1 and units[at, 4] == now:
+        units[at, 3] |= bit
+    elif held == -2:
+        units[at, 4] = now
+    elif held == 0 or (held > 0 and block <= held * 32 - 32 < block + threads and units[at, 4] < since):
+        units[at, 2], units[at, 3], units[at, 4] = warp + 1, bit, now
+    else:
+        return False
+    return True
+
+
+@in_place
+def _quiet_write(at: int, team: int, block: int, since: int, threads: int, units: Any) -> bool:
+    """Whether a thread's plain write to a row of `units` races with nothing, as a barrier of its block orders all
+    before it: what `_visit` would find."""
+    if units[at, 11] != team or units[at, 5] != 0 or units[at, 8] != 0:
+        return False
+    writer, held = units[at, 0] - 1, units[at, 2]
+    if writer >= 0 and not (block <= writer < block + threads and units[at, 1] < since):
+        return False
+    if held == 0:
+        return True
+    if held == -2 or (held > 0 and block <= held * 32 - 32 < block + threads):
+        ordered: bool = units[at, 4] < since
+        return ordered
+    return False
 
 
 @in_place
@@ -255,6 +292,11 @@ def _note(
                 )  # fmt: skip
         for number in range(chunk, chunk + chunks):
             if split[number] == 0:
+                if kind == 0 and agent < 0:
+                    if _quiet_read(number, team, own >> 5, 1 << (own & 31), block, since, now, threads, units):
+                        continue
+                elif kind == 2 and _quiet_write(number, team, block, since, threads, units):
+                    continue
                 bad[i] |= _visit(
                     kind, number, team, member, own, block, since, warp_since, row, rows, threads, exact, now, units,
                     sets, free,
