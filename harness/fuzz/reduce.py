@@ -225,16 +225,23 @@ def _unnested(program: RandomProgram) -> Iterator[RandomProgram]:
 
 
 def _simpler_operands(program: RandomProgram) -> Iterator[RandomProgram]:
-    """Programs with one operand replaced by an input of the program."""
+    """Programs with one operand replaced by an input of the program, or by the first register of its kind.
+
+    `without` replaces a removed result wherever it is read. Here the other statements that read it keep it.
+    """
+    first: dict[str, Variable] = {}
     for number, statement in enumerate(program.statements):
         for index, operand in enumerate(statement.reads):
-            if isinstance(operand, Variable) and operand.kind == "r" and operand.number >= INPUTS:
-                for simple in range(min(2, INPUTS)):
-                    reads = list(statement.reads)
-                    reads[index] = Variable("r", simple)
-                    statements = list(program.statements)
-                    statements[number] = replace(statement, reads=tuple(reads))
-                    yield without(RandomProgram(tuple(statements), program.outputs), range(0))
+            if not isinstance(operand, Variable) or (operand.kind == "r" and operand.number < INPUTS):
+                continue
+            inputs = [Variable("r", k) for k in range(2)]
+            for simple in inputs if operand.kind == "r" else [first.get(operand.kind, operand)]:
+                if simple == operand:
+                    continue
+                reads = (*statement.reads[:index], simple, *statement.reads[index + 1 :])
+                yield _with_statement(program, number, replace(statement, reads=reads))
+        for register in statement.results:
+            first.setdefault(register.kind, register)
 
 
 # Plainer programs ------------------------------------------------------------------------------------------------

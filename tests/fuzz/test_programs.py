@@ -104,6 +104,34 @@ def test_a_tail_is_dropped_where_the_fault_needs_two_of_its_operands():
     assert set(small.outputs) == {pair.writes[0], Variable("r", 1), "0"}
 
 
+def test_an_operand_is_replaced_where_its_statement_cannot_be_removed():
+    """Planted: min.u64 of the result of not.b64 and another register, then max.u64. Without the difference, both
+    operands of min.u64 would be that result. Both words of the difference are read, so no plain instruction makes them.
+    """
+    low, inverted, difference, upper, least, most = (Variable("d", n) for n in (4, 5, 7, 9, 10, 11))
+    carries = "sub.cc.u64 {w0}, {r0}, {r1};\nsubc.u64 {w1}, {r0}, {r1};"
+    whole = RandomProgram(
+        (
+            Statement("mov.b64 {w0}, {{r0}, {r1}};", (low,), (Variable("r", 0), Variable("r", 1))),
+            Statement("not.b64 {w0}, {r0};", (inverted,), (low,)),
+            Statement(carries, (difference, upper), (inverted, low)),
+            Statement("min.u64 {w0}, {r0}, {r1};", (least,), (inverted, difference)),
+            Statement("max.u64 {w0}, {r0}, {r1};", (most,), (least, upper)),
+            Statement("cvt.u32.u64 {w0}, {r0};", (Variable("r", 12),), (most,)),
+        ),
+        (Variable("r", 12), "0", "0", "0"),
+    )
+
+    def is_shown(one):
+        reads = next((x.reads for x in one.statements if "min" in x.text), ())
+        others = [r for r in reads if r != inverted]
+        return inverted in reads and len(others) == 1 and "not.b64 " in one.skeleton and "max.u64" in one.skeleton
+
+    small = reduced(whole, lambda some: list(map(is_shown, some)), candidates)
+    assert small.skeleton == "mov.b64 not.b64 min.u64 max.u64 mov.b64"
+    assert expected(small, inputs_of("x"), TARGET).any()
+
+
 def unmade_carries(one):
     """The instructions that read the carry flag and do not follow one that writes it."""
     lines = [line for s in one.statements for line in ("", *s.text.split("\n"))]

@@ -1,7 +1,8 @@
 """Programs that ptxas compiled wrongly: the emulator gives the bits that the PTX means, not those of ptxas.
 
 `ptxas_faults.json` has each program as the fuzzer wrote it: the reduced program, one thread's inputs, the bits that the
-ISA requires, and the bits of the machine code of `assemblers`. The machine code of `right` gave the required bits.
+ISA requires, and the bits of the machine code of `assemblers`. The machine code of `right` gave the required bits. The
+program of "negated sum with a carry" was cut by hand.
 `ran_on` is what ran the machine code: an H200, if it is missing, an H100, or the CPU. `mechanism` names what ptxas does
 wrong; `tests.support.sass.fault_reports` describes it.
 """

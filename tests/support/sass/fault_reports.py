@@ -135,6 +135,22 @@ the exclusive or of the masks, and negates the result once. That is right where 
 13.5.37 at -O1 and -O3. The CPU gives them with each release from 12.8 to 13.5 for sm_90a, and with 13.5.37 for sm_80,
 sm_89, sm_100a and sm_120a.
 """,
+    "negated sum with a carry": """
+`subc.u64` takes b and a borrow from a, `sub.u64` takes the result from 0, and `addc.u64` adds a carry to that. The
+optimised code makes one sum of all: `IADD3.X R8, P0, P1, R8, RZ, R13, P1, P0`, where R8 is -a, R13 is -b, P1 the carry
+of `add.cc.u64`, and P0 that of a + ~b + 1, which is 1 where `sub.cc.u64` borrows nothing. The difference is a + ~b +
+P0, so its negation is -a + (b + 1) - P0. The optimised code adds -b and +P0: the inversion of b is lost, and the sign
+of P0. For a = 5 and b = 3 it gives -5 - 3 + 1 = -7, where the ISA gives -2. Each `subc` and `addc` directly follows the
+`sub.cc` or `add.cc` whose flag it reads. The program was cut by hand from one of the fuzzer's.
+
+With `add.cc.u64` and `addc.u64` in the place of the first two, the sign of P0 alone is wrong: where the first sum
+carries, the result is too large by 2. The CPU gives wrong words for both programs with each release from 12.8 to 13.5
+at -O1, -O2 and -O3 for sm_80, sm_89, sm_90a and sm_100a, and for the first with 13.5.37 for sm_75, sm_86, sm_87,
+sm_103a and sm_110a too. For sm_120a (all releases) and sm_121a (13.5.37), whose code adds 64 bits at once
+(`IADD.64.X`), it is right. With 13.5.37 at -O3 for sm_80 and sm_90a it is wrong with `sub.cc.u64` and `subc.u64` as the
+last two, and right with `neg.s64` in the place of `sub.u64`, with `add.u64` as the last sum, with words of 32 bits,
+where the first difference takes no borrow, and where its result is stored too.
+""",
 }
 """What ptxas does wrong, by the name of the mechanism."""
 
