@@ -6,7 +6,8 @@ code needs no extra work.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,12 +22,54 @@ Constants = dict[tuple[int, int, int], Array]
 """Arrays filled with one pattern, by lanes, width and pattern; the frames of one run share them."""
 
 
+class Later:
+    """The values of a register that are made when somebody reads them."""
+
+    def __init__(self, make: Callable[[], Array]) -> None:
+        self._make: Callable[[], Array] | None = make
+        self._made: Any = None
+
+    def made(self) -> Array:
+        """The values; the same array each time."""
+        if self._make is not None:
+            self._made, self._make = self._make(), None
+        values: Array = self._made
+        return values
+
+
+def later(count: int, make: Callable[[], Sequence[Array]]) -> list[Later]:
+    """The values of `count` registers that are made together."""
+    together: list[Sequence[Array]] = []
+
+    def one(number: int) -> Array:
+        if not together:
+            together.append(make())
+        return together[0][number]
+
+    return [Later(partial(one, number)) for number in range(count)]
+
+
+class Registers(list[Any]):
+    """The values of registers by slot. Those held as `Later` are made when somebody reads them."""
+
+    def __getitem__(self, slot: Any) -> Any:
+        found = super().__getitem__(slot)
+        return found.made() if type(found) is Later else found
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[slot] for slot in range(len(self)))
+
+    def held(self, slot: int) -> Any:
+        """What stands for a register's values, without making any: as long as it is the same, so are they."""
+        return super().__getitem__(slot)
+
+
 class Frame:
     """The register file of a number of lanes, and the deadline of the call to which they belong.
 
-    `values[slot]`: an array over lanes (None: never written). `undefined[slot]`: the mask of its undefined bits: None,
-    an array over lanes, or a 0-dimensional array for all lanes. Arrays are never changed in place. `named`: by name,
-    the values of special registers, one for each lane.
+    `values[slot]`: an array over lanes (None: never written), perhaps made `Later`. `undefined[slot]`: the mask of its
+    undefined bits: None, an array over lanes, or a 0-dimensional array for all lanes. Arrays are never changed in
+    place. `named`: by name, the values of special registers, one for each lane.
     """
 
     def __init__(
@@ -35,7 +78,7 @@ class Frame:
         self.program = program
         self.deadline = deadline or Deadline(None)
         self.lanes = lanes
-        self.values: list[Array | None] = [None] * len(program.registers)
+        self.values = Registers([None] * len(program.registers))
         self.undefined: list[Any] = [None] * len(program.registers)
         self._constants: Constants = {} if constants is None else constants
         self.named: Mapping[str, Array] = {}

@@ -151,20 +151,27 @@ class Fragments:
     """What was made of registers, by the slots of these, while the same arrays are in them."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[Hashable, tuple[tuple[Array, ...], Any]] = OrderedDict()
+        self._kept: OrderedDict[Hashable, tuple[tuple[Any, ...], Any]] = OrderedDict()
 
     def of(self, key: Hashable, registers: tuple[Array, ...], make: Callable[[], T]) -> T:
         """What `make` gives for registers, from before if they are the same arrays."""
-        found = self._kept.get(key)
-        if found is not None and all(map(_same, found[0], registers)):
-            self._kept.move_to_end(key)
-            made: T = found[1]
+        found = self.found(key, registers)
+        if found is not None:
+            made: T = found
             return made
         made = make()
         self.keep(key, registers, made)
         return made
 
-    def keep(self, key: Hashable, registers: tuple[Array, ...], made: object) -> None:
+    def found(self, key: Hashable, registers: tuple[Any, ...]) -> Any:
+        """What was kept of the same registers: arrays, or what stands for them in a frame. None if nothing was."""
+        found = self._kept.get(key)
+        if found is None or not all(map(_same, found[0], registers)):
+            return None
+        self._kept.move_to_end(key)
+        return found[1]
+
+    def keep(self, key: Hashable, registers: tuple[Any, ...], made: object) -> None:
         """Keep what was made of registers."""
         self._kept[key] = registers, made
         self._kept.move_to_end(key)

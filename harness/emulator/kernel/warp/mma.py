@@ -19,6 +19,7 @@ from ptxdiff.emulator.kernel.tensor_cores import Arithmetic, arithmetic
 from ptxdiff.emulator.kernel.warp import fragments
 from ptxdiff.emulator.kernel.warp.laid_out import TILES, FragmentLayout
 from ptxdiff.emulator.kernel.warp.matrices import active_warps
+from ptxdiff.emulator.machine.frame import later
 from ptxdiff.emulator.machine.operations import runs
 from ptxdiff.emulator.numeric import tensorcore
 from ptxdiff.emulator.numeric.tensorcore import BITS
@@ -197,11 +198,17 @@ def _run_laid_out(frame: KernelFrame, step: Step, product: Product, layouts: tup
     assert how.model is not None
     if not vectors.usable(how.types, how.model, len(of_a.widths)):
         return False
-    read = [frame.read(r) for r in step.sources]
+    slots = tuple(r.slot for r in step.sources)
+    wide, first, second = vectors.wide_range(how.types), of_a.count, of_a.count + of_b.count
+    key_of_c = slots[second:], how.types[3], of_c.shape
+    # What an earlier product has left is not laid out in registers, and read from them again.
+    c = None
+    if all(slot >= 0 and frame.undefined[slot] is None for slot in slots[second:]):
+        c = kept.found(key_of_c, tuple(frame.values.held(slot) for slot in slots[second:]))
+    read = [frame.read(r) for r in (step.sources if c is None else step.sources[:second])]
     if any(mask is not None for _, mask in read):
         return False
-    registers, slots = tuple(v for v, _ in read), tuple(r.slot for r in step.sources)
-    wide, first, second = vectors.wide_range(how.types), of_a.count, of_a.count + of_b.count
+    registers = tuple(v for v, _ in read)
 
     def factor(layout: FragmentLayout, some: slice, kind: str, axis: int) -> vectors.Factor:
         def made() -> vectors.Factor:
@@ -211,16 +218,18 @@ def _run_laid_out(frame: KernelFrame, step: Step, product: Product, layouts: tup
 
     a = factor(of_a, slice(first), how.types[1], 3)
     b = factor(of_b, slice(first, second), how.types[2], 2)
-    some = slice(second, None)
-    c = kept.of(
-        (slots[some], how.types[3], of_c.shape), registers[some], lambda: of_c.gathered(registers[some], lanes)[0]
-    )
+    if c is None:
+        some = registers[second:]
+        c = kept.of(key_of_c, some, lambda: of_c.gathered(some, lanes)[0])
     d, special = vectors.multiplied(a, b, c, how.types, how.model)
     if special.any():
         return False
-    found = of_d.scattered(d, lanes)
+    found = later(of_d.count, lambda: of_d.scattered(d, lanes))
     for writer, value in zip(step.destinations, found, strict=True):
-        frame.write(writer, value, None, None)
+        if writer.slot >= 0 and writer.width == 32 and writer.upper < 0:
+            frame.values[writer.slot], frame.undefined[writer.slot] = value, None
+        else:
+            frame.write(writer, value.made(), None, None)
     if how.types[0] == how.types[3]:
         written = tuple(w.slot for w in step.destinations)
         kept.keep((written, how.types[3], of_c.shape), tuple(found), d)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
 from ptxdiff.emulator.errors import UndefinedBits
 from ptxdiff.emulator.kernel.run import Buffer, load_kernel, run_kernel
+from ptxdiff.emulator.machine.frame import Registers, later
 
 WARPS, WORDS = 2, 10
 NAMES = [*(f"a{i}" for i in range(4)), "b0", "b1", *(f"c{i}" for i in range(4))]
@@ -65,6 +68,53 @@ def test_a_warp_that_changes_its_register_alone() -> None:
     again[:32, 0] ^= np.uint32(0x80008000)
     body = f".reg .pred first; setp.lt.u32 first, %t, 32; {MMA} @first {NEGATE['a0']} {MMA}"
     np.testing.assert_array_equal(ran(body, x), ran(MMA, again))
+
+
+SWAPPED = "mov.b32 %t, c0; mov.b32 c0, c1; mov.b32 c1, %t;"
+
+
+@pytest.mark.parametrize(
+    ("between", "change"),
+    [
+        (SWAPPED, lambda c: c[:, [1, 0, 2, 3]]),
+        ("mov.b32 c0, c1; mov.b32 c1, c0;", lambda c: c[:, [1, 1, 2, 3]]),
+        ("mov.b32 c3, 0;", lambda c: c * np.array([1, 1, 1, 0], np.uint32)),
+        (f"{SWAPPED} {MMA} {SWAPPED.replace('%t', 'a0')} mov.b32 a0, c0;", None),
+    ],
+    ids=["swapped", "copied", "cleared", "a result as a factor"],
+)
+def test_results_that_move_before_the_next_product(
+    between: str, change: Callable[[np.ndarray], np.ndarray] | None
+) -> None:
+    """Results are laid out in registers when somebody reads these: each step alone, from memory, gives the same."""
+    x = drawn(False)
+    again = x.copy()
+    again[:, 6:] = ran(MMA, x)
+    if change is not None:
+        again[:, 6:] = change(again[:, 6:])
+    else:
+        again[:, 6:] = ran(MMA, np.concatenate([x[:, :6], again[:, 6:][:, [1, 0, 2, 3]]], axis=1))[:, [1, 0, 2, 3]]
+        again[:, 0] = again[:, 6]
+    np.testing.assert_array_equal(ran(f"{MMA} {between} {MMA}", x), ran(MMA, again))
+
+
+def test_values_are_made_when_they_are_read_and_once() -> None:
+    made: list[int] = []
+
+    def make() -> list[np.ndarray]:
+        made.append(1)
+        return [np.zeros(2, np.uint32), np.ones(2, np.uint32)]
+
+    registers = Registers([None, *later(2, make)])
+    held = registers.held(1)
+    assert held is registers.held(1)
+    assert registers[0] is None
+    assert not made
+    assert registers[2].tolist() == [1, 1]
+    assert registers[1] is registers[1]
+    assert made == [1]
+    assert held is registers.held(1)
+    assert [None if r is None else r.tolist() for r in registers] == [None, [0, 0], [1, 1]]
 
 
 @pytest.mark.parametrize(("word", "half"), [(1, 1), (4, 0), (6, 0)], ids=["a", "b", "c"])
