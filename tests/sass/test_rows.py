@@ -138,6 +138,14 @@ from tests.support.sass.assembly import LOAD, STORE, run, written
         ("F2FP.SATFINITE.E4M3.BF16.UNPACK_B_MERGE_C R1, 1.5, R3", "F2FP.SATFINITE.form{.RELU}.BF16.UNPACK_B_MERGE_C#"),
         ("F2FP.E8.BF16.UNPACK_B_MERGE_C.RZ R1, 1.5, RZ", "F2FP{.SATFINITE}.E8.BF16.UNPACK_B_MERGE_C.rnd#"),
         ("UIADD3.64 UR4, UPT, UPT, -UR4, URZ, URZ", "UIADD3.64-a"),
+        ("I2IP.S8.S32.SAT R1, R2, R3, R4.H1", "I2IP.kind.S32.SAT.H1"),
+        ("I2IP.U8.S32.SAT R1, R2, 0x2, R4.H1", "I2IP.kind.S32.SAT.H1"),
+        ("I2IP.U8.S32.SAT R1, R2, R3, R4", "I2IP.kind.S32.SAT"),
+        ("IMAD.HI R1, R2, R3, -R4", "IMAD.HI-c"),
+        ("IMAD.HI.U32 R1, R2, R3, -UR4", "IMAD.HI.U32-c"),
+        ("IMAD.HI R1, R2, R3, R4", "IMAD.HI"),
+        ("UVIMNMX.U8x4 UR4, URZ, 0x1ff7f30, !UPT", "UVIMNMX.U8x4"),
+        ("UVIMNMX.U8x4 UR4, URZ, URZ, UPT", "UVIMNMX.U8x4"),
     ],
 )
 def test_instructions_find_their_rows(text: str, name: str) -> None:
@@ -237,6 +245,19 @@ def test_instructions_find_their_rows(text: str, name: str) -> None:
         "VIADD.U16x2.ISAT R1, R2, R3",
         "UVIADD.16x2 UR1, UR2, UR3",
         "MUFU.TANH.F16x2 R1, R2",
+        "I2IP.S16.S32.SAT R1, R2, R3, R4.H1",  # which of its bits stay
+        "I2IP.U4.S32.SAT R1, R2, R3, R4.H1",
+        "I2IP.S8.S32.SAT R1, R2, R3, R4.H0",
+        "I2IP.S8.S32.SAT R1, R2, R3, 1.5.H1",
+        "I2IP.S8.S32.SAT R1, R2.H1, R3, R4",
+        "IMAD.HI R1, -R2, R3, R4",
+        "IMAD.HI.U32 R1, R2, R3, -R5",  # a pair of registers that begins at an odd number
+        "IMAD.HI.U32 R1, R2, R3, ~R4",
+        "IMAD.HI.U32.X R1, R2, R3, -R4, P1",
+        "IMAD.HI.X R1, R2, R3, R4, P1",
+        "UVIMNMX.U8x4 UR4, UR5, 0x1ff7f30, !UPT",  # two numbers that may not be 0
+        "UVIMNMX.S8x4 UR4, URZ, 0x1ff7f30, !UPT",
+        "UVIMNMX.U8x4.RELU UR4, URZ, 0x1ff7f30, !UPT",
     ],
 )
 def test_everything_else_has_no_row(text: str) -> None:

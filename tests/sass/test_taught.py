@@ -13,6 +13,7 @@ from ptxdiff.emulator.isa.convert_float import cvt_f16x2_f32
 from ptxdiff.emulator.isa.convert_integer import cvt_f32_integer
 from ptxdiff.emulator.isa.convert_integral import cvt_integer_f32
 from ptxdiff.emulator.isa.convert_narrow import cvt_narrow_bf16x2, cvt_narrow_f16x2, cvt_narrow_f32
+from ptxdiff.emulator.isa.convert_pack import cvt_pack_onto
 from ptxdiff.emulator.isa.convert_scale import cvt_s2f6x2_bf16x2_scaled, cvt_s2f6x2_f32_scaled, cvt_ue8m0x2_bf16x2
 from ptxdiff.emulator.isa.convert_stochastic import cvt_bf16x2_f32_rs
 from ptxdiff.emulator.isa.float32 import add_f32, add_f32x2, mul_f32, mul_f32x2
@@ -21,7 +22,7 @@ from ptxdiff.emulator.isa.logic import by_table
 from ptxdiff.emulator.isa.modifiers import RN, RZ
 from ptxdiff.emulator.numeric.bits import below64, clz64, shl64, shr64, sign_extend, wrap64
 from ptxdiff.emulator.text.types import NARROW
-from ptxdiff.sass import rows
+from ptxdiff.sass import machine, rows
 from ptxdiff.triton.targets import assembler, probe, tool
 from tests.support.sass.assembly import plant, plant_definition
 
@@ -406,6 +407,13 @@ def test_min_and_max_of_float64_are_taught_whatever_is_chosen_of_equal_numbers()
          "F2FP.SATFINITE.form{.RELU}.BF16.UNPACK_B_MERGE_C#", "_merged_below"),
         ("sm_100a", "ue8m0x2 by rz of bf16x2 0xC2F77B81", "F2FP", "F2FP{.SATFINITE}.E8.BF16.UNPACK_B_MERGE_C.rnd#",
          "_exchanged_codes"),
+        (TARGET, "upper word of mul.wide.s32 and sub", "IMAD", "IMAD.HI-c", "_high_words_apart"),
+        (TARGET, "upper word of mul.wide.u32 and sub of a word", "IMAD", "IMAD.HI.U32-c", "_high_words_apart"),
+        ("sm_121a", "upper word of mul.wide.u32 and sub", "IMAD", "IMAD.HI.U32-c", "_high_word_of_signed"),
+        ("sm_121a", "cvt.pack s8 of $2 onto c from 0x0", "I2IP", "I2IP.kind.S32.SAT.H1", "_exchanged_of_upper"),
+        ("sm_80", "cvt.pack u8 of n onto n from 0x12345678", "I2IP", "I2IP.kind.S32.SAT.H1", "_nothing_above"),
+        ("sm_121a", "vabsdiff4.u32 of 0 and 0x80FF0001", "UVIMNMX", "UVIMNMX.U8x4", "_other_extreme"),
+        ("sm_120a", "vabsdiff4.u32.add of 0 and 0x80FF0001", "UVIMNMX", "UVIMNMX.U8x4", "_signed_extreme"),
     ],
 )  # fmt: skip
 def test_a_sequence_settles_where_a_row_puts_its_bits(
@@ -418,6 +426,64 @@ def test_a_sequence_settles_where_a_row_puts_its_bits(
     plant_definition(monkeypatch, opcode, name, globals()[mistake])
     again, _ = _teach([sequence], target)
     assert any(lesson.differed for form, lesson in again.items() if form.split(" ")[0] == name)
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("target", ["sm_80", TARGET, "sm_121a"])
+def test_the_lower_half_in_the_place_of_the_upper_one_differs(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ptxas has something else in the lower half."""
+    name, sequence = "I2IP.kind.S32.SAT.H1", ["cvt.pack u8 of c onto c from 0x12345678"]
+    lessons, complaints = _teach(sequence, target)
+    assert complaints == {}
+    assert any(form.startswith(name) and lesson.agreed for form, lesson in lessons.items())
+    right = machine.SourceFetch._signed
+    monkeypatch.setattr(machine.SourceFetch, "_signed", lambda self, x: right(self, x << 16 if self.kind == "K" else x))
+    lessons, _ = _teach(sequence, target)
+    assert any(form.startswith(name) and lesson.differed for form, lesson in lessons.items())
+
+
+def test_a_sum_with_a_product_and_a_carry_needs_the_carry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a product of unsigned numbers: ptxas writes it below sm_90, for parameters."""
+    name, sequences = "IMAD.X{.U32}", ["carry of add to a word times 4", "carry of sub to a word times 4"]
+    lessons, complaints = _teach(sequences, "sm_80")
+    assert complaints == {}
+    assert len(lessons[f"{name} u32=1"].agreed) >= taught.CONTEXTS
+    for mistake in (_without_the_carry, _complement_kept):
+        plant_definition(monkeypatch, "IMAD", name, mistake)
+        lessons, _ = _teach(sequences, "sm_80")
+        assert lessons[f"{name} u32=1"].differed, mistake
+
+
+def _without_the_carry(a: int, b: int, c: int, d: int) -> int:
+    return wrap64(wrap64(a * b) + c)
+
+
+def _complement_kept(a: int, b: int, c: int, d: int) -> int:
+    return wrap64(wrap64(a * b) - c + d)
+
+
+def _high_words_apart(a: int, b: int, c: int) -> int:
+    return shr64(wrap64(a * b), 32) + shr64(c, 32)
+
+
+def _high_word_of_signed(a: int, b: int, c: int) -> int:
+    return shr64(wrap64(sign_extend(a, 32) * sign_extend(b, 32) + c), 32)
+
+
+def _exchanged_of_upper(a: int, b: int, c: int, kind: int) -> int:
+    return cvt_pack_onto(b, a, c, 8, 1 if kind < 0 else 0)
+
+
+def _nothing_above(a: int, b: int, c: int, kind: int) -> int:
+    return cvt_pack_onto(a, b, 0, 8, 1 if kind < 0 else 0)
+
+
+def _other_extreme(b: int, c: int) -> int:
+    return b if c else 0
+
+
+def _signed_extreme(b: int, c: int) -> int:
+    return min(0, sign_extend(b, 32)) if c else max(0, sign_extend(b, 32))
 
 
 def _upper_predicate(a: int, b: int, c: int, kind: int, result: int) -> int:

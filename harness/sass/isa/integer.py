@@ -171,6 +171,18 @@ def imad_hi_u32(a: int, b: int, c: int) -> int:
     return shr64(wrap64(wrap64(a * b) + c), 32)
 
 
+@row("IMAD.HI", "R = s,s,-q", label="IMAD.HI-c")
+def imad_hi_difference(a: int, b: int, c: int) -> int:
+    """The high word of a signed 64-bit product minus the third operand, a pair of registers that comes negated."""
+    return wrap64(a * b + c) >> 32
+
+
+@row("IMAD.HI.U32", "R = u,u,-q", label="IMAD.HI.U32-c")
+def imad_hi_u32_difference(a: int, b: int, c: int) -> int:
+    """The high word of an unsigned 64-bit product minus the third operand, a pair of registers that comes negated."""
+    return shr64(wrap64(wrap64(a * b) + c), 32)
+
+
 @row("IMAD.HI.U32", "R,P = u,u,Q", label="IMAD.HI.U32+carry")
 def imad_hi_carry(a: int, b: int, c: int, result: int) -> int:
     """The high word of an unsigned 64-bit product and a sum, and the carry of that sum."""
@@ -599,6 +611,12 @@ def i2ip_narrow(a: int, b: int, c: int, kind: int) -> int:
     return cvt_pack_onto(a, b, c, abs(kind), 1 if kind < 0 else 0)
 
 
+@row("I2IP.kind.S32.SAT", "R = s,s,K", kind={"U8": 8, "S8": -8}, label="I2IP.kind.S32.SAT.H1")
+def i2ip_upper(a: int, b: int, c: int, kind: int) -> int:
+    """As `i2ip`, with the upper half of the third operand in the place of its lower one."""
+    return cvt_pack_onto(a, b, c, 8, 1 if kind < 0 else 0)
+
+
 @row("VIADD.32.ISAT", "R = u,u")
 def viadd_u32_isat(a: int, b: int) -> int:
     """The sum of two unsigned words, or the largest one."""
@@ -662,6 +680,15 @@ def viadd_u8x4_isat_difference(a: int, b: int) -> int:
 def uviadd_8x4(a: int, b: int, kind: int) -> int:
     """Four sums of 8 bits, wrapping, in uniform registers."""
     return (a & 0x7F7F7F7F) + (b & 0x7F7F7F7F) ^ (a ^ b) & 0x80808080
+
+
+@row("UVIMNMX.U8x4", "R = RZ,u,p")
+def uvimnmx_u8x4_of_zero(b: int, c: int) -> int:
+    """Of 0 and four unsigned numbers of 8 bits the smaller ones if the predicate is true, else the larger ones.
+
+    ptxas writes it where the first operand is URZ. Nothing shows whether another one is compared by bytes.
+    """
+    return 0 if c else b
 
 
 @row("VIMNMX.S8x4.RELU", "R = u,u,p")
