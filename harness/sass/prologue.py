@@ -44,8 +44,13 @@ def prologue(code: MachineCode) -> frozenset[int]:
 
 
 def _enters(code: MachineCode, instruction: MachineInstruction, end: int) -> bool:
-    """Whether an instruction names a place before the end: then that code would not be a prologue alone."""
-    return any(_target(code, o) < end for o in instruction.operands if o.kind == "label")
+    """Whether an instruction jumps to a place before the end: then that code would not be a prologue alone.
+
+    A return names the beginning of the kernel, from which the place in its registers counts.
+    """
+    return instruction.opcode != "RET" and any(
+        _target(code, o) < end for o in instruction.operands if o.kind == "label"
+    )
 
 
 def _target(code: MachineCode, label: Operand) -> int:

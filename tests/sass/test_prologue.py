@@ -73,6 +73,8 @@ def test_what_is_no_prologue_must_be_taught() -> None:
 
 
 def test_code_that_is_entered_again_is_no_prologue() -> None:
+    assert _prologue(f".L_x_7:\n{PROLOGUE}{BODY} RET.REL.NODEC R4 `(.L_x_7)")  # the place from which R4 counts
+    assert _prologue(f".L_x_7:\n{PROLOGUE}{BODY} CALL.REL.NOINC `(.L_x_7)") == frozenset()
     into = PROLOGUE.replace("BMOV.32 B15, 0x0", ".L_x_8:\nBMOV.32 B15, 0x0")
     assert _prologue(into + BODY)
     assert _prologue(f"{into} @P1 BRA `(.L_x_8)\n{BODY}") == frozenset()

@@ -197,6 +197,13 @@ def imad_hi_signed_carry(a: int, b: int, c: int, result: int) -> int:
     return shr64(total, 32) if result == 0 else (1 if below64(total, c) else 0)
 
 
+@row("IMAD.HI", "R,P = s,s,-q", label="IMAD.HI-c+carry")
+def imad_hi_difference_carry(a: int, b: int, c: int, result: int) -> int:
+    """The high word of a signed 64-bit product minus the third operand, and its carry: 1 unless it borrows."""
+    total = wrap64(a * b + c)
+    return shr64(total, 32) if result == 0 else (1 if c == 0 or below64(total, c) else 0)
+
+
 @row("IMAD.HI.U32.X", "R = u,u,Q,p", uniform=True)
 def imad_hi_x(a: int, b: int, c: int, d: int) -> int:
     """The high word of an unsigned 64-bit product, a sum and a carry, which is added to the low word."""
@@ -348,6 +355,28 @@ def isetp_ex(a: int, b: int, c: int, d: int, cmp: int, bool: int, result: int) -
     """The comparison of upper words, decided by that of the lower words where they are equal."""
     found = d == 1 if a == b else ordered(cmp, a < b, False)
     return combine(found == (result == 0), c, bool)
+
+
+@row("VISET.BM.cmp.S32", "R = s,s", cmp=COMPARISONS)
+@row("VISET.BM.cmp.U32", "R = u,u", cmp=COMPARISONS)
+def viset(a: int, b: int, cmp: int) -> int:
+    """A comparison as a mask: all bits are set, or none."""
+    return _WORD if ordered(cmp, a < b, a == b) else 0
+
+
+_PACKED_MASKS = {"U16x2": 16, "S16x2": -16, "U8x4": 8, "S8x4": -8}
+
+
+@row("VISET.BM.cmp.kind", "R = u,u", cmp=COMPARISONS, kind=_PACKED_MASKS)
+def viset_packed(a: int, b: int, cmp: int, kind: int) -> int:
+    """Comparisons of numbers of 16 or 8 bits as masks. kind: their bits, negative if they are signed."""
+    width = abs(kind)
+    mask, total = (1 << width) - 1, 0
+    for number in range(32 // width):
+        x, y = a >> width * number & mask, b >> width * number & mask
+        less = sign_extend(x, width) < sign_extend(y, width) if kind < 0 else x < y
+        total |= (mask if ordered(cmp, less, x == y) else 0) << width * number
+    return total
 
 
 @row("ISETP.cmp.S64.bool", "P,P = Q,Q,p", cmp=COMPARISONS, bool=BOOLEANS, uniform=True)
