@@ -425,13 +425,14 @@ def test_min_and_max_of_float64_are_taught_whatever_is_chosen_of_equal_numbers()
         ("sm_120a", "vabsdiff4.u32.add of 0 and 0x80FF0001", "UVIMNMX", "UVIMNMX.U8x4", "_signed_extreme"),
         ("sm_107a", "set.gt.u32.u32", "VISET", "VISET.BM.cmp.U32", "_one"),
         ("sm_107a", "set.lt.s16x2", "VISET", "VISET.BM.cmp.kind", "_mask_of_words"),
-        ("sm_107a", "cvt.rz.satfinite.pzo.e4m3x2.f32", "F2FP", "F2FP.SATFINITE{.RELU}.form.F32.PACK_AB_MERGE_C{.rnd}.PZO",
-         "_to_nearest"),
+        ("sm_107a", "cvt.rz.satfinite.pzo.e4m3x2.f32", "F2FP",
+         "F2FP.SATFINITE{.RELU}.form.F32.PACK_AB_MERGE_C{.rnd}.PZO", "_to_nearest"),
         ("sm_107a", "cvt.rn.satfinite.pzo.e5m2x2.f16x2", "F2FP",
          "F2FP.SATFINITE{.RELU}.form.F16.UNPACK_B_MERGE_C{.rnd}.PZO", "_with_negative_zeros"),
         ("sm_107a", "cvt.rz.satfinite.e2m3x2.bf16x2", "F2FP", "F2FP.SATFINITE{.RELU}.form.BF16.UNPACK_B_MERGE_C.RZ",
          "_with_negative_zeros"),
-        ("sm_107a", "cvt.rp.ue5m3x2.f32", "F2FP", "F2FP{.SATFINITE}.UE5M3.F32.PACK_AB_MERGE_C{.rnd}", "_exchanged_ue5m3"),
+        ("sm_107a", "cvt.rp.ue5m3x2.f32", "F2FP", "F2FP{.SATFINITE}.UE5M3.F32.PACK_AB_MERGE_C{.rnd}",
+         "_exchanged_ue5m3"),
     ],
 )  # fmt: skip
 def test_a_sequence_settles_where_a_row_puts_its_bits(
