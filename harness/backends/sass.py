@@ -55,6 +55,7 @@ from ptxdiff.triton.assemble import disassemble_ahead, making_ahead
 from ptxdiff.triton.build import Built
 from ptxdiff.triton.launch import Launch, entry_parameters, launch_of, launched_experiment
 from ptxdiff.triton.targets import tool
+from ptxdiff.triton.unread import unread
 
 if TYPE_CHECKING:
     from ptxdiff.emulator import Fuse
@@ -96,7 +97,7 @@ class SassBackend:
         reason = self._assembler.unavailable(target)
         if reason is None and not tool("nvdisasm").exists():
             return "nvdisasm, which Triton carries, is missing"
-        return reason
+        return reason or unread(target, str(tool("nvdisasm"))) or None
 
     def prepare(self, job: Job) -> None:
         """See `ptxdiff.jobs.CompilingBackend`."""

@@ -170,13 +170,11 @@ def _teach_moves(args: argparse.Namespace) -> int:
     """Teach the machine instructions that have no row in the table. Returns 1 if one now differs."""
     from ptxdiff.conformance import taught
     from ptxdiff.fuzz import lessons
-    from ptxdiff.model.targets import normal
 
     if args.device:
         raise UsageError("--teach programs runs on the CPU alone: leave out --device")
     text = taught.MOVES.read_text(encoding="utf-8") if taught.MOVES.exists() else ""
-    known = dict.fromkeys(json.loads(line)["target"] for line in text.splitlines())
-    for target in [normal(t) for t in args.target] or list(known):
+    for target in _taught_here(args, text):
         text = lessons.taught_again(target, text, print)
     entries = [json.loads(line) for line in text.splitlines()]
     differing = [f"{e['target']} {e['form']}" for e in entries if e["differed"]]
@@ -189,12 +187,10 @@ def _teach_moves(args: argparse.Namespace) -> int:
 def _teach(args: argparse.Namespace) -> int:
     """Teach the machine instructions of targets; print what did not agree. Returns 1 if a form now differs."""
     from ptxdiff.conformance import forms, sequences, taught, teaching
-    from ptxdiff.model.targets import normal
 
     text = taught.PATH.read_text(encoding="utf-8")
     device = _device() if args.device else None
-    known = dict.fromkeys(json.loads(line)["target"] for line in text.splitlines())
-    targets = [normal(t) for t in args.target] or list(known)
+    targets = _taught_here(args, text)
     if device is not None:
         targets = [t for t in targets if t == device.target]
         if not targets:
@@ -219,6 +215,27 @@ def _teach(args: argparse.Namespace) -> int:
     if args.write:
         taught.PATH.write_text(text, encoding="utf-8")
     return bool(differing)
+
+
+def _taught_here(args: argparse.Namespace, ledger: str) -> list[str]:
+    """The targets to teach: those that the user names, else those of a ledger whose machine code can be read here.
+
+    Raises UsageError for a named one that cannot be read.
+    """
+    from ptxdiff.model.targets import normal
+    from ptxdiff.triton.targets import tool
+    from ptxdiff.triton.unread import unread
+
+    chosen = [normal(t) for t in args.target]
+    kept = []
+    for target in chosen or list(dict.fromkeys(json.loads(line)["target"] for line in ledger.splitlines())):
+        if reason := unread(target, str(tool("nvdisasm"))):
+            if chosen:
+                raise UsageError(reason)
+            print(f"{target} is left out: {reason}")
+        else:
+            kept.append(target)
+    return kept
 
 
 def _device() -> CudaContext:

@@ -430,6 +430,48 @@ def _negated_words() -> Iterator[_NamedSequence]:
     yield "a chosen neg.s64 between others", f"{{ .reg .pred p; .reg .b64 w; {text} }}", ("b64",), ("b64",) * 2
 
 
+def _upper_words_of_differences() -> Iterator[_NamedSequence]:
+    """The upper word of a product of 64 bits and a sum or a difference; and a carry to a sum with a product."""
+    for kind in ("s32", "u32"):
+        for operation in ("add", "sub"):
+            text = f"mul.wide.{kind} w, $1, $2; {operation}.u64 w, w, $3; mov.b64 {{l, $0}}, w;"
+            text = f"{{ .reg .b32 l; .reg .b64 w; {text} }}"
+            yield f"upper word of mul.wide.{kind} and {operation}", text, ("b32",), ("b32", "b32", "b64")
+            widened = f"cvt.{kind[0]}64.{kind} v, $3; {operation}.u64 w, w, v;"
+            text = f"{{ .reg .b32 l; .reg .b64 v, w; mul.wide.{kind} w, $1, $2; {widened} mov.b64 {{l, $0}}, w; }}"
+            yield f"upper word of mul.wide.{kind} and {operation} of a word", text, ("b32",), ("b32",) * 3
+    for operation in ("add", "sub"):
+        for by in (4, 5):
+            text = f"{operation}.cc.u32 v, $1, $2; mul.lo.u32 w, $3, {by}; {operation}c.u32 $0, w, $2;"
+            yield f"carry of {operation} to a word times {by}", f"{{ .reg .b32 v, w; {text} }}", ("b32",), ("b32",) * 3
+
+
+def _packed_onto_counters() -> Iterator[_NamedSequence]:
+    """Two numbers packed onto the counter of a loop, which is a constant once the loop is unrolled.
+
+    ptxas keeps the constant in the upper half of a register, beside half of something else.
+    """
+    for sign in ("s8", "u8"):
+        for counter in ("c", "n"):
+            for start, step in ((0, 1), (0x12345678, 0x01010101)):
+                end = start + 3 * step
+                loop = f"mov.b32 n, {start}; and.b32 m, {end}, {end | 1 << 30}; L: mov.b32 c, n; add.u32 n, n, {step}; "
+                loop += "setp.lt.u32 p, n, m; @p bra L; cvt.u16.u32 h, $1; cvt.s32.u16 f, h;"
+                for second in ("$2", counter):
+                    text = f"{loop} cvt.pack.sat.{sign}.s32.b32 $0, f, {second}, {counter};"
+                    text = f"{{ .reg .pred p; .reg .b16 h; .reg .b32 c, f, m, n; {text} }}"
+                    yield f"cvt.pack {sign} of {second} onto {counter} from {start:#x}", text, ("b32",), ("b32",) * 2
+
+
+def _distances_from_zero() -> Iterator[_NamedSequence]:
+    """Distances of the bytes of a constant from 0, which is known late: in uniform registers."""
+    for constant in ("0x01FF7F30", "0x80FF0001"):
+        for more in ("", ".add"):
+            text = f"vabsdiff4.u32.u32.u32{more} w, v, x, $1; xor.b32 $0, w, $2;"
+            text = f"shr.u32 v, $1, 32; mov.b32 x, {constant}; {text}"
+            yield f"vabsdiff4.u32{more} of 0 and {constant}", f"{{ .reg .b32 v, w, x; {text} }}", ("b32",), ("b32",) * 2
+
+
 _GROUPS = (
     _addresses,
     _integer_extremes,
@@ -459,6 +501,9 @@ _GROUPS = (
     _constant_pairs,
     _lower_predicates,
     _negated_words,
+    _upper_words_of_differences,
+    _packed_onto_counters,
+    _distances_from_zero,
 )
 """The groups, in the order in which their kernels are assembled."""
 

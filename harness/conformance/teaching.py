@@ -33,6 +33,7 @@ from ptxdiff.emulator.kernel.memory.space import Buffer
 from ptxdiff.emulator.text.types import TYPES
 from ptxdiff.sass.cubin import MachineCode
 from ptxdiff.sass.machine import Computed, RefusedStep, prepared
+from ptxdiff.sass.prologue import prologue
 from ptxdiff.sass.run import Ran, run_machine_code
 from ptxdiff.sass.text import Unsupported
 from ptxdiff.sass.words import WordDecoder
@@ -70,9 +71,11 @@ OPEN = {
     "madc.hi.sat.s32": "ptxas 13.4 saturates at -O0, and not at -O3, whose bits the definition has",
 }
 """Forms that teach nothing, because the ISA leaves bits open and ptxas's levels give different ones."""
-PROLOGUE = "ISETP.NE.U32.AND P0, PT, RZ, UR2, PT", "UMOV UR2, 0x1"
-"""The first and the last instruction of what ptxas writes before each kernel for sm_87: if UR2, which nothing wrote, is
-0, all barriers are cleared. No bit of a kernel depends on it, so it teaches nothing."""
+FAULTY = dict.fromkeys(
+    (f"cvt.{rounding}.ftz.pzo.bf16.f32" for rounding in ("rn", "rz", "rm", "rp")),
+    "ptxas 13.4.59 and 13.5.37 write the word that they write without .pzo, at levels 0 and 3",
+)
+"""Forms that teach nothing, because ptxas drops a modifier of them."""
 
 
 def _snippet(name: str) -> FormSnippet | None:
@@ -137,7 +140,7 @@ def tasks(names: Iterable[str], given: str, target: str) -> Iterator[FormTask]:
     """A task for each form that the target has."""
     for number, name in enumerate(names):
         snippet = _snippet(name)
-        if snippet is None or not snippet.inputs or name in OPEN:
+        if snippet is None or not snippet.inputs or name in OPEN or name in FAULTY:
             continue
         if name not in SEQUENCES and forms.lacking(name, target):
             continue
@@ -344,12 +347,11 @@ def _try(
 
 
 def _teaching(code: MachineCode, ran: Iterable[str]) -> list[str]:
-    """Of the forms that ran, those that occur after a `PROLOGUE`."""
-    texts = [i.text for i in code.function.instructions]
-    if not texts or texts[0] != PROLOGUE[0] or PROLOGUE[1] not in texts:
+    """Of the forms that ran, those that occur outside of a `prologue`."""
+    aside = prologue(code)
+    if not aside:
         return list(ran)
-    after = list(prepared(code).values())[texts.index(PROLOGUE[1]) + 1 :]
-    own = {s.form for s in after if isinstance(s, Computed)}
+    own = {s.form for at, s in prepared(code).items() if at not in aside and isinstance(s, Computed)}
     return [form for form in ran if form in own]
 
 
@@ -396,7 +398,7 @@ def few(names: Sequence[str], target: str, contexts: int) -> list[str]:
     every = []
     for number, name in enumerate(names):
         snippet = _snippet(name)
-        if snippet is None or not snippet.inputs or name in OPEN or forms.lacking(name, target):
+        if snippet is None or not snippet.inputs or name in OPEN or name in FAULTY or forms.lacking(name, target):
             continue
         every.append(FormTask(f"form_{number}", snippet, "registers", [], []))
     left: Counter[str] = Counter()

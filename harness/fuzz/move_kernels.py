@@ -121,6 +121,8 @@ def kernels() -> Iterator[MoveKernel]:
         yield MoveKernel(f"predicates of the bits from {bit} on", "u32", _of_bits(bit))
     for side in ("lt", "ge"):
         yield MoveKernel(f"a branch of lanes {side} a scalar, around a loop", "u32", _around_a_loop(side))
+    for sides in ("lt lt", "lt ge", "ge ge"):
+        yield MoveKernel(f"an end of lanes {sides}", "u32", _end_of_some(*sides.split()))
     for of in ("a scalar", "the thread"):
         yield MoveKernel(f"a table of branches by {of}", "u32", _table_of_branches(of))
 
@@ -157,6 +159,13 @@ shfl.sync.bfly.b32 %x6, %r5, 11, 0x1f, 0xFFFFFFFF; @!%p1 bra L2; mov.b32 %x3, 0;
 L3: st.shared.u32 [%own], %x6; add.u32 %x3, %x3, 1; setp.lt.u32 %p4, %x3, %x4; @%p4 bra L3;
 L2: vote.sync.ballot.b32 %x7, %p1, 0xFFFFFFFF; st.shared.u64 [%own], %e2; ld.shared.v2.u32 {{%x1, %x2}}, [%own];
 mov.b64 {{%x3, %x4}}, %e3; xor.b32 %x3, %x3, %x4; st.global.v4.u32 [%out], {{%x2, %x3, %x7, %r5}};"""
+
+
+def _end_of_some(one: str, other: str) -> str:
+    """Lanes end where two comparisons hold, each of which decides something else, too; level 3 writes EXIT P0."""
+    return f"""ld.param.u32 %r7, [n]; ld.global.v4.u32 {{%r2, %r3, %r4, %r5}}, [%in]; setp.{one}.u32 %p1, %r2, %r3;
+setp.{other}.u32 %p2, %r4, %r7; st.global.b32 [%out+4], %r4; and.pred %p3, %p1, %p2; @%p3 exit;
+@%p1 add.u32 %r5, %r5, %r2; @%p2 xor.b32 %r5, %r5, %r3; st.global.b32 [%out], %r5;"""
 
 
 def _table_of_branches(of: str) -> str:

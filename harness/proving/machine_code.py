@@ -161,8 +161,8 @@ class _MachineThread:
             self.compute(step)
             return self.active
         condition = self.guarded(step.instruction.guard)
-        if isinstance(step, control.Exit):
-            return t.band(self.active, t.bnot(condition))
+        if isinstance(step, control.Exit | control.ExitUnder):
+            return self.end(step, condition)
         if isinstance(step, control.Branch):
             return self.branch(step, condition)
         if isinstance(step, control.Return):
@@ -173,6 +173,13 @@ class _MachineThread:
             raise NotModelled(f"{step.instruction.text}, which is not a matter of one thread")
         runner(self, step, condition)
         return self.active
+
+    def end(self, step: control.Exit | control.ExitUnder, condition: Term) -> Term:
+        """End where a condition holds; whether the next instruction follows."""
+        if isinstance(step, control.ExitUnder):
+            held = self.read(step.condition.kind, step.condition.number)
+            condition = t.band(condition, t.bnot(held) if step.condition.inverted else held)
+        return t.band(self.active, t.bnot(condition))
 
     def branch(self, step: control.Branch, condition: Term) -> Term:
         """Jump where a condition holds; whether the next instruction follows."""
@@ -278,7 +285,7 @@ def _half(value: Term, kind: str, suffix: str) -> Term:
         return t.or_(part, t.shl(part, t.const(16, 32)))
     if kind == "e":
         return high if suffix == "H1_H1" else low
-    if kind == "k":
+    if kind in ("k", "K"):
         return high if suffix else low
     if kind == "y":
         first = 8 * int(suffix[1:] or 0)

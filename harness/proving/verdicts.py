@@ -180,15 +180,26 @@ REFERENCE, SASS = "reference", "sass"
 
 def default_target(case: Case, name: str, against: str = "reference") -> str:
     """sm_90a if the variant supports it, else the latest target that it names; of machine code, the latest whose forms
-    are taught."""
+    are taught and whose machine code can be read here."""
     targets = [str(target) for target in policies(case, _named(case, name)).targets]
     if "sm_90a" in targets or not targets:
         return "sm_90a"
     if against == SASS:
         from ptxdiff.conformance.taught import targets as taught
 
-        targets = [target for target in targets if target in taught()] or targets
+        targets = [target for target in targets if target in taught() and not _unread(target)] or targets
     return targets[-1]
+
+
+def _unread(target: str) -> str:
+    from ptxdiff.triton.builds import NoTriton
+    from ptxdiff.triton.targets import tool
+    from ptxdiff.triton.unread import unread
+
+    try:
+        return unread(target, str(tool("nvdisasm")))
+    except NoTriton:
+        return ""  # the proof says that it is missing
 
 
 def _together(one: str, other: str) -> str:

@@ -115,11 +115,32 @@ class Exit(MachineStep):
         return machine.end(fibre, lanes)
 
 
+class ExitUnder(MachineStep):
+    """The end of lanes for which the guard and another predicate hold: what ptxas makes of `and.pred` and `@p exit`."""
+
+    def __init__(self, instruction: MachineInstruction, condition: Operand) -> None:
+        super().__init__(instruction)
+        self.condition = condition
+
+    def run(self, machine: Machine, fibre: Fibre) -> bool:
+        """See MachineStep.run."""
+        lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
+        if count:
+            lanes, count = machine.guarded(self.condition, lanes)
+        if not count:
+            fibre.pc += BYTES
+            return True
+        return machine.end(fibre, lanes)
+
+
 def _exit(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     _only(instruction)
-    if instruction.operands:
+    if not instruction.operands:
+        return Exit(instruction)
+    condition = instruction.operands[0]
+    if len(instruction.operands) != 1 or condition.kind != "P" or condition.negated or condition.absolute:
         raise refuse(instruction)
-    return Exit(instruction)
+    return ExitUnder(instruction, condition)
 
 
 class Branch(MachineStep):

@@ -811,7 +811,7 @@ _ONES = {1: 1, 32: 0xFFFFFFFF, 64: 0xFFFFFFFFFFFFFFFF}
 _SIGNS = {"f32": 0x80000000, "f16x2": 0x80008000, "f8x4": 0x80808080, "f64": 1 << 63, "f32x2": 0x8000000080000000}
 
 
-_PARTS = frozenset({"e", "k", "t", "y", "z", "l", "j", "S"})
+_PARTS = frozenset({"e", "k", "K", "t", "y", "z", "l", "j", "S"})
 """Kinds of sources whose bits are a part of a register, or a wider number, or are looked at."""
 
 
@@ -930,7 +930,7 @@ class SourceFetch:
             x = x >> 16 | x & 0xFFFF0000
         elif self.kind == "e":
             x = x >> 16 if operand.suffix == "H1_H1" else x & 0xFFFF
-        elif self.kind == "k":
+        elif self.kind in ("k", "K"):
             x = x >> 16 if operand.suffix else x & 0xFFFF
         elif self.kind == "t":
             x = x >> 16 if operand.suffix == "H1" else x & 0xFFFF

@@ -60,6 +60,7 @@ SOURCES: Mapping[str, SourceKind] = {
     "N": SourceKind(64, "-", "f32x2", ("F32x2.HI_LO.NP",), immediate="none"),  # a pair, its upper number negated
     "Z": SourceKind(64, "-", "f32x2", ("F32x2.LO_HI.NP",), immediate="none"),  # exchanged, then the upper one negated
     "k": SourceKind(32, suffixes=("", "H1"), immediate="none"),  # one half of a register: two bytes
+    "K": SourceKind(32, suffixes=("H1",), immediate="none"),  # the upper half of a register, in the lower bits
     "y": SourceKind(32, suffixes=("", "B1", "B2", "B3"), immediate="none"),  # one byte of a register
     "v": SourceKind(32, immediate="encoding"),  # 32 bits as they are, whose immediates are written as floats
     "V": SourceKind(32, immediate="encoding"),  # an immediate that is written as a float, and no other operand

@@ -28,6 +28,7 @@ from ptxdiff.sass.machine import (
     gaps_between,
     prepared,
 )
+from ptxdiff.sass.prologue import prologue
 from ptxdiff.sass.shared import reserved
 from ptxdiff.sass.tensor_maps import of_the_device
 from ptxdiff.sass.text import ScheduleDependence, Unsupported
@@ -50,7 +51,8 @@ Image = list[tuple[Array, Array | None]]
 class Ran:
     """What ran: how often each form of the table, in lanes, and which approximate rows. runs: of the whole grid.
 
-    moves: the forms of the instructions without a row that a lane came to, each with what its step does.
+    moves: the forms of the instructions without a row that a lane came to, each with what its step does; without those
+    of a `prologue`, which decide no bit.
     """
 
     forms: Mapping[str, int]
@@ -267,7 +269,8 @@ def run_schedules(
 
 
 def _moves(launch: MachineLaunch, steps: Mapping[int, MachineStep]) -> dict[str, StepCode]:
-    return {step.move: step.code for at in launch.visited if not isinstance(step := steps[at], Computed)}
+    visited = launch.visited - prologue(launch.code)
+    return {step.move: step.code for at in visited if not isinstance(step := steps[at], Computed)}
 
 
 def _ran(launch: MachineLaunch, moves: Mapping[str, StepCode], runs: int) -> Ran:

@@ -169,7 +169,8 @@ def _next(instruction: MachineInstruction, function: MachineFunction) -> list[in
     opcode, after = instruction.opcode, instruction.address + BYTES
     always = instruction.guard is None or (instruction.guard.number == 7 and not instruction.guard.inverted)
     if opcode in ("EXIT", "RET", "KILL", "BRX", "BRXU", "JMX"):
-        return [] if always else [after]
+        under = opcode == "EXIT" and bool(instruction.operands)  # another predicate, under which alone lanes end
+        return [] if always and not under else [after]
     if opcode in ("BRA", "JMP", "CALL"):
         targets = [function.labels[o.name] for o in instruction.operands if o.name in function.labels]
         conditions = any(o.kind in ("P", "UP") and o.number != 7 for o in instruction.operands)

@@ -29,6 +29,7 @@ from ptxdiff.sass.machine import (
     is_private,
     prepared_step,
 )
+from ptxdiff.sass.prologue import prologue
 from ptxdiff.sass.rows import ROWS
 from ptxdiff.sass.text import BYTES, MachineInstruction, Unsupported
 from ptxdiff.sass.threaded_loop import ARRAYS, runner
@@ -98,8 +99,10 @@ class ThreadedCode:
         return found
 
     def moves(self, visited: Collection[int]) -> dict[str, StepCode]:
-        """The forms of instructions without a row at some addresses, each with what its step does."""
-        steps = (self.step(address) for address in visited if address not in self.at)
+        """The forms of instructions without a row at some addresses, each with what its step does. A `prologue` has
+        none."""
+        aside = prologue(self.code)
+        steps = (self.step(address) for address in visited if address not in self.at and address not in aside)
         return {step.move: step.code for step in steps if step is not None and not isinstance(step, Computed)}
 
 

@@ -94,7 +94,7 @@ def _change(kind: str, negated: bool, absolute: bool, inverted: bool, suffix: st
         start = SourceChange(times=1 << 32 | 1)
     elif kind in ("h", "g"):
         start = _HALVES[operand.suffix]
-    elif kind in ("e", "k", "t"):
+    elif kind in ("e", "k", "K", "t"):
         start = SourceChange(16) if operand.suffix in _UPPER_HALVES else SourceChange(part=0xFFFF)
     elif kind == "z":
         start = SourceChange(31)

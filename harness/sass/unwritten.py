@@ -36,7 +36,7 @@ def parts_of(kind: str, suffix: str) -> Callable[[Array], Array]:
     """
     if kind in ("h", "g") and suffix in ("H0_H0", "H1_H1"):
         return partial(_twice, by=2 if suffix == "H1_H1" else 0)
-    if kind in ("e", "k", "t"):
+    if kind in ("e", "k", "K", "t"):
         return partial(_cut, by=2 if suffix in ("H1_H1", "H1") else 0, most=_LOWER)
     if kind == "y":
         return partial(_cut, by=int(suffix[1:] or 0), most=1)

@@ -27,6 +27,7 @@ from ptxdiff.triton.diagnostics import Complaint, Ended, Refusal, kind_of, main_
 from ptxdiff.triton.ptx_text import asm_line, blamed_line
 from ptxdiff.triton.spec import Compilation, Memo
 from ptxdiff.triton.tools import run_tool
+from ptxdiff.triton.unread import named
 
 PTXAS_TIMEOUT = 120.0
 
@@ -328,7 +329,8 @@ def read_by(nvdisasm: str, options: Sequence[str], cubin: bytes) -> str | Refusa
         except (OSError, subprocess.TimeoutExpired) as error:
             return Refusal("error", f"nvdisasm: {error}", stage="nvdisasm")
     if done.returncode:
-        return Refusal("error", f"nvdisasm: {main_line(done.stderr or done.stdout)}", done.stderr, "nvdisasm")
+        words = named(nvdisasm, done.stderr) or f"nvdisasm: {main_line(done.stderr or done.stdout)}"
+        return Refusal("error", words, done.stderr, "nvdisasm")
     return done.stdout
 
 

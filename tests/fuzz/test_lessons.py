@@ -75,6 +75,19 @@ def test_kernels_teach_a_branch_that_all_lanes_take_or_none(monkeypatch: pytest.
     assert all("around a loop" in words for words in differing)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [control.Exit.run, control.Nop.run], ids=["by the guard alone", "nobody"])
+def test_kernels_teach_an_end_under_two_predicates(step, monkeypatch: pytest.MonkeyPatch) -> None:
+    lessons, differing = _of_right_kernels()
+    assert differing == []
+    assert "EXIT P" in {form for form, _ in lessons.agreed}
+    monkeypatch.setattr(control.ExitUnder, "run", step)
+    lessons, differing = _of_kernels()
+    assert "EXIT P" in {form for form, _ in lessons.differed}
+    assert differing
+    assert all("an end of lanes" in words for words in differing)
+
+
 def _of_each_lane(self, machine, fibre):
     """The branch as if each lane with the predicate took it."""
     lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)

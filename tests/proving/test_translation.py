@@ -110,6 +110,13 @@ def test_machine_code_by_hand() -> None:
     assert by(f"{LOADS} IADD3 R4, R5, R4, R4\n{STORE}").verdict == "counterexample"
 
 
+@pytest.mark.parametrize(("ends", "verdict"), [("@P0 EXIT !P0", "proved"), ("@P0 EXIT P0", "counterexample")])
+def test_an_end_under_two_predicates(ends: str, verdict: str) -> None:
+    """No thread has both a predicate and its opposite; those that end store nothing."""
+    compared = "ISETP.GE.AND P0, PT, R4, 0x10, PT\n"
+    assert by(f"{LOADS} {compared}{ends}\nIADD3 R4, R5, R4, RZ\n{STORE}").verdict == verdict
+
+
 @pytest.mark.parametrize(
     ("body", "reason"),
     [

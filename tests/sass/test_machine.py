@@ -113,6 +113,31 @@ def test_lanes_that_exit_are_not_waited_for() -> None:
     assert (found == np.where(np.arange(32) >= 16, 0, WORDS + 1)).all()
 
 
+@pytest.mark.parametrize(
+    ("end", "ended"),
+    [
+        ("@P0 EXIT P1", lambda lanes: (lanes & 1) & (lanes >> 1)),
+        ("@!P0 EXIT P1", lambda lanes: (~lanes & 1) & (lanes >> 1)),
+        ("@P0 EXIT !P1", lambda lanes: (lanes & 1) & ~(lanes >> 1)),
+        ("EXIT P1", lambda lanes: lanes >> 1),
+    ],
+)
+def test_lanes_end_for_which_two_predicates_hold(end: str, ended) -> None:
+    """The operand is joined with the guard; lanes for which only one of them holds go on."""
+    predicates = "LOP3.LUT R6, R0, 0x1, RZ, 0xc0, !PT\nISETP.NE.AND P0, PT, R6, RZ, PT\n"
+    predicates += "LOP3.LUT R6, R0, 0x2, RZ, 0xc0, !PT\nISETP.NE.AND P1, PT, R6, RZ, PT\n"
+    found, ran = run(f"{LOAD} STG.E [R2.64], RZ\n{predicates}{end}\nIADD3 R5, R4, 0x1, RZ {STORE}", [WORDS])
+    lanes = np.arange(32)
+    assert (found == np.where(ended(lanes) & 1, 0, WORDS + 1)).all()
+    assert {"EXIT !P" if "!P1" in end else "EXIT P", "EXIT"} <= ran.moves.keys()
+
+
+@pytest.mark.parametrize("end", ["EXIT P0, P1", "EXIT R4", "EXIT.KEEPREFCOUNT P0", "EXIT UP0"])
+def test_other_ends_are_refused(end: str) -> None:
+    with pytest.raises(Unsupported, match="EXIT"):
+        run(f"{LOAD} MOV R5, R4\n{end} {STORE}", [WORDS])
+
+
 def test_a_lane_that_never_comes_is_a_deadlock() -> None:
     body = f"{LOAD} BSSY B0, `(.L_x_2)\nWARPSYNC 0x1\nMOV R5, 0x1\n.L_x_2:\nBSYNC B0 {STORE}"
     with pytest.raises(MachineFault):

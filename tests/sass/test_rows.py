@@ -138,6 +138,40 @@ from tests.support.sass.assembly import LOAD, STORE, run, written
         ("F2FP.SATFINITE.E4M3.BF16.UNPACK_B_MERGE_C R1, 1.5, R3", "F2FP.SATFINITE.form{.RELU}.BF16.UNPACK_B_MERGE_C#"),
         ("F2FP.E8.BF16.UNPACK_B_MERGE_C.RZ R1, 1.5, RZ", "F2FP{.SATFINITE}.E8.BF16.UNPACK_B_MERGE_C.rnd#"),
         ("UIADD3.64 UR4, UPT, UPT, -UR4, URZ, URZ", "UIADD3.64-a"),
+        ("I2IP.S8.S32.SAT R1, R2, R3, R4.H1", "I2IP.kind.S32.SAT.H1"),
+        ("I2IP.U8.S32.SAT R1, R2, 0x2, R4.H1", "I2IP.kind.S32.SAT.H1"),
+        ("I2IP.U8.S32.SAT R1, R2, R3, R4", "I2IP.kind.S32.SAT"),
+        ("IMAD.HI R1, R2, R3, -R4", "IMAD.HI-c"),
+        ("IMAD.HI.U32 R1, R2, R3, -UR4", "IMAD.HI.U32-c"),
+        ("IMAD.HI R1, R2, R3, R4", "IMAD.HI"),
+        ("UVIMNMX.U8x4 UR4, URZ, 0x1ff7f30, !UPT", "UVIMNMX.U8x4"),
+        ("UVIMNMX.U8x4 UR4, URZ, URZ, UPT", "UVIMNMX.U8x4"),
+        ("IMAD.HI R1, P0, R2, R3, -R4", "IMAD.HI-c+carry"),
+        ("VISET.BM.NE.S32 R1, R2, RZ", "VISET.BM.cmp.S32"),
+        ("VISET.BM.GT.U32 R1, R2, R3", "VISET.BM.cmp.U32"),
+        ("VISET.BM.LE.S8x4 R1, R2, R3", "VISET.BM.cmp.kind"),
+        ("F2FP.BF16.F32.MERGE_C.RZ.PZO R1, R2, RZ", "F2FP{.SATFINITE}{.RELU}.BF16.F32.MERGE_C{.rnd}.PZO"),
+        ("F2FP.RELU.F16.F32.PACK_AB.PZO R1, R2, R3", "F2FP{.SATFINITE}{.RELU}.F16.F32.PACK_AB{.rnd}.PZO"),
+        ("F2FP.SATFINITE.TF32.F32.PACK_B.PZO R1, R2", "F2FP{.SATFINITE}{.RELU}.TF32.F32.PACK_B{.rnd}.PZO"),
+        (
+            "F2FP.SATFINITE.E4M3.F32.PACK_AB_MERGE_C.RZ R1, R2, R3, RZ",
+            "F2FP.SATFINITE{.RELU}.form.F32.PACK_AB_MERGE_C.RZ",
+        ),
+        (
+            "F2FP.SATFINITE.E2M1.F32.PACK_AB_MERGE_C.RZ.PZO R1, R2, R3, RZ",
+            "F2FP.SATFINITE{.RELU}.form.F32.PACK_AB_MERGE_C{.rnd}.PZO",
+        ),
+        (
+            "F2FP.SATFINITE.E5M2.F16.UNPACK_B_MERGE_C.PZO R1, R2, RZ",
+            "F2FP.SATFINITE{.RELU}.form.F16.UNPACK_B_MERGE_C{.rnd}.PZO",
+        ),
+        ("F2FP.SATFINITE.E5M2.F16.UNPACK_B_MERGE_C R1, R2, RZ", "F2FP.SATFINITE{.RELU}.form.F16.UNPACK_B_MERGE_C"),
+        ("F2FP.UE5M3.F32.PACK_AB_MERGE_C.RP R1, R2, R3, RZ", "F2FP{.SATFINITE}.UE5M3.F32.PACK_AB_MERGE_C{.rnd}"),
+        ("F2FP.F16.UE5M3.UNPACK_B R1, R2", "F2FP.F16.UE5M3.UNPACK_B"),
+        (
+            "F2FP.SATFINITE.S2_6.F32.PACK_AB_MERGE_C.RZ R1, R2, R3, R4",
+            "F2FP.SATFINITE{.RELU}.S2_6.F32.PACK_AB_MERGE_C.RZ",
+        ),
     ],
 )
 def test_instructions_find_their_rows(text: str, name: str) -> None:
@@ -191,7 +225,7 @@ def test_instructions_find_their_rows(text: str, name: str) -> None:
         "VIADD.U8x4.SAT R1, R2, R3",
         "VIMNMX.U8x4.RELU R1, R2, R3, PT",
         "LEA.HI R1, P0, R2, -R3, R4, 0x10",  # the carry of a difference
-        "IMAD.HI R1, P0, R2, R3, -R4",  # the carry of a difference
+        "IMAD.HI.U32 R1, P0, R2, R3, -R4",  # the carry of a difference
         "IADD.64 R2, P1, -R2, -R4",
         "IMAD.HI.U32.X R1, P0, R2, R3, R4, P1",  # the carry out
         "LEA.HI.X.SX32 R1, ~R2, R3, 0x1, P0",
@@ -230,13 +264,39 @@ def test_instructions_find_their_rows(text: str, name: str) -> None:
         "DSETP.MAX.AND P0, P1, R2, R4, P2",  # how another predicate is joined
         "DSETP.MAX.OR P0, P1, R2, R4, PT",
         "F2FP.S2_6.F32.PACK_AB_MERGE_C R1, R2, R3, R4",
-        "F2FP.SATFINITE.S2_6.F32.PACK_AB_MERGE_C.RZ R1, R2, R3, R4",
         "F2FP.SATFINITE.MERGE_C R1, R2, R3",  # the upper half of the third operand
         "VIADD.S16x2.ISAT R1, R2, -R3",
         "VIADD.S8x4.ISAT R1, -R2, R3",
         "VIADD.U16x2.ISAT R1, R2, R3",
         "UVIADD.16x2 UR1, UR2, UR3",
         "MUFU.TANH.F16x2 R1, R2",
+        "I2IP.S16.S32.SAT R1, R2, R3, R4.H1",  # which of its bits stay
+        "I2IP.U4.S32.SAT R1, R2, R3, R4.H1",
+        "I2IP.S8.S32.SAT R1, R2, R3, R4.H0",
+        "I2IP.S8.S32.SAT R1, R2, R3, 1.5.H1",
+        "I2IP.S8.S32.SAT R1, R2.H1, R3, R4",
+        "IMAD.HI R1, -R2, R3, R4",
+        "IMAD.HI.U32 R1, R2, R3, -R5",  # a pair of registers that begins at an odd number
+        "IMAD.HI.U32 R1, R2, R3, ~R4",
+        "IMAD.HI.U32.X R1, R2, R3, -R4, P1",
+        "IMAD.HI.X R1, R2, R3, R4, P1",
+        "UVIMNMX.U8x4 UR4, UR5, 0x1ff7f30, !UPT",  # two numbers that may not be 0
+        "UVIMNMX.S8x4 UR4, URZ, 0x1ff7f30, !UPT",
+        "UVIMNMX.U8x4.RELU UR4, URZ, 0x1ff7f30, !UPT",
+        "VISET.NE.S32 R1, R2, R3",  # what else than a mask it gives
+        "VISET.BM.NE.U64 R1, R2, R3",
+        "VISET.BM.NE.S32.AND R1, R2, R3, P0",
+        "VISET.BM.NE R1, R2, R3",
+        "VISET.BM.LTU.U32 R1, R2, R3",
+        "F2FP.SATFINITE.E4M3.F32.PACK_AB_MERGE_C.RZ R1, R2, R3, R4",  # what is merged
+        "F2FP.SATFINITE.E4M3.F32.PACK_AB_MERGE_C.PZO R1, R2, R3, R4",
+        "F2FP.SATFINITE.E4M3.F32.PACK_AB_MERGE_C.SCALE_BY_C R1, R2, R3, R4",
+        "F2FP.SATFINITE.E4M3.F32.PACK_AB_MERGE_C.RP R1, R2, R3, RZ",
+        "F2FP.UE5M3.F16.UNPACK_B_MERGE_C.RM R1, R2, RZ",
+        "F2FP.RELU.UE5M3.F16.UNPACK_B_MERGE_C R1, R2, RZ",
+        "F2F.FTZ.BF16.F32.PZO R1, R2",
+        "FHADD2.F32x2.BF16x2.F32x2 R2, R4, R6.F32x2.HI_LO",
+        "HMUL2.BF16x2.BF16x2.F16x2 R1, R2, R3",
     ],
 )
 def test_everything_else_has_no_row(text: str) -> None:

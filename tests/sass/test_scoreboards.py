@@ -203,6 +203,8 @@ LOAD = ("LDG.E R2, desc[UR4][R6.64]", 0, 1, 0)
         ([("DADD R12, R4, -R4", 1, 0, 0), ("MOV R4, R9", 7, 7, 0)], ["operand"]),
         ([("DADD R12, R4, -R4", 1, 7, 0), ("DMUL.RZ R4, R12, R4", 1, 7, 0)], ["result"]),  # it reads the result
         ([("@P0 DADD R12, R4, -R4", 1, 7, 0), ("@P1 DMUL R12, R6, R8", 2, 7, 0)], ["result", "result"]),
+        ([LOAD, ("EXIT P0", 7, 7, 0), ("FADD R3, R2, R2", 7, 7, 0)], ["result"]),  # where P0 does not hold
+        ([LOAD, ("EXIT", 7, 7, 0), ("FADD R3, R2, R2", 7, 7, 0)], []),
     ],
 )
 def test_waits_for_results_and_operands(lines: list[tuple[str, int, int, int]], kinds: list[str]) -> None:

@@ -9,11 +9,18 @@ import pytest
 
 from ptxdiff.conformance import taught, teaching
 from ptxdiff.emulator.isa.approximate_half import ex2_half
+from ptxdiff.emulator.isa.compare import ordered
 from ptxdiff.emulator.isa.convert_float import cvt_f16x2_f32
 from ptxdiff.emulator.isa.convert_integer import cvt_f32_integer
 from ptxdiff.emulator.isa.convert_integral import cvt_integer_f32
 from ptxdiff.emulator.isa.convert_narrow import cvt_narrow_bf16x2, cvt_narrow_f16x2, cvt_narrow_f32
-from ptxdiff.emulator.isa.convert_scale import cvt_s2f6x2_bf16x2_scaled, cvt_s2f6x2_f32_scaled, cvt_ue8m0x2_bf16x2
+from ptxdiff.emulator.isa.convert_pack import cvt_pack_onto
+from ptxdiff.emulator.isa.convert_scale import (
+    cvt_s2f6x2_bf16x2_scaled,
+    cvt_s2f6x2_f32_scaled,
+    cvt_ue5m3x2_f32,
+    cvt_ue8m0x2_bf16x2,
+)
 from ptxdiff.emulator.isa.convert_stochastic import cvt_bf16x2_f32_rs
 from ptxdiff.emulator.isa.float32 import add_f32, add_f32x2, mul_f32, mul_f32x2
 from ptxdiff.emulator.isa.float_extremes import max_halves
@@ -21,8 +28,9 @@ from ptxdiff.emulator.isa.logic import by_table
 from ptxdiff.emulator.isa.modifiers import RN, RZ
 from ptxdiff.emulator.numeric.bits import below64, clz64, shl64, shr64, sign_extend, wrap64
 from ptxdiff.emulator.text.types import NARROW
-from ptxdiff.sass import rows
+from ptxdiff.sass import machine, rows
 from ptxdiff.triton.targets import assembler, probe, tool
+from ptxdiff.triton.unread import unread
 from tests.support.sass.assembly import plant, plant_definition
 
 TARGET = "sm_90a"
@@ -63,6 +71,8 @@ def test_the_ledger_is_of_this_table() -> None:
 def _teach(names: list[str], target: str = TARGET) -> tuple[dict[str, teaching.Lesson], dict[str, str]]:
     if not probe()[target].available:
         pytest.skip(f"no ptxas for {target}")
+    if reason := unread(target, str(tool("nvdisasm"))):
+        pytest.skip(reason)
     lessons: dict[str, teaching.Lesson] = {}
     version = probe()[target].ptx_version
     complaints = teaching.teach(names, target, assembler(target).path, str(tool("nvdisasm")), version, lessons)
@@ -406,6 +416,23 @@ def test_min_and_max_of_float64_are_taught_whatever_is_chosen_of_equal_numbers()
          "F2FP.SATFINITE.form{.RELU}.BF16.UNPACK_B_MERGE_C#", "_merged_below"),
         ("sm_100a", "ue8m0x2 by rz of bf16x2 0xC2F77B81", "F2FP", "F2FP{.SATFINITE}.E8.BF16.UNPACK_B_MERGE_C.rnd#",
          "_exchanged_codes"),
+        (TARGET, "upper word of mul.wide.s32 and sub", "IMAD", "IMAD.HI-c", "_high_words_apart"),
+        (TARGET, "upper word of mul.wide.u32 and sub of a word", "IMAD", "IMAD.HI.U32-c", "_high_words_apart"),
+        ("sm_121a", "upper word of mul.wide.u32 and sub", "IMAD", "IMAD.HI.U32-c", "_high_word_of_signed"),
+        ("sm_121a", "cvt.pack s8 of $2 onto c from 0x0", "I2IP", "I2IP.kind.S32.SAT.H1", "_exchanged_of_upper"),
+        ("sm_80", "cvt.pack u8 of n onto n from 0x12345678", "I2IP", "I2IP.kind.S32.SAT.H1", "_nothing_above"),
+        ("sm_121a", "vabsdiff4.u32 of 0 and 0x80FF0001", "UVIMNMX", "UVIMNMX.U8x4", "_other_extreme"),
+        ("sm_120a", "vabsdiff4.u32.add of 0 and 0x80FF0001", "UVIMNMX", "UVIMNMX.U8x4", "_signed_extreme"),
+        ("sm_107a", "set.gt.u32.u32", "VISET", "VISET.BM.cmp.U32", "_one"),
+        ("sm_107a", "set.lt.s16x2", "VISET", "VISET.BM.cmp.kind", "_mask_of_words"),
+        ("sm_107a", "cvt.rz.satfinite.pzo.e4m3x2.f32", "F2FP",
+         "F2FP.SATFINITE{.RELU}.form.F32.PACK_AB_MERGE_C{.rnd}.PZO", "_to_nearest"),
+        ("sm_107a", "cvt.rn.satfinite.pzo.e5m2x2.f16x2", "F2FP",
+         "F2FP.SATFINITE{.RELU}.form.F16.UNPACK_B_MERGE_C{.rnd}.PZO", "_with_negative_zeros"),
+        ("sm_107a", "cvt.rz.satfinite.e2m3x2.bf16x2", "F2FP", "F2FP.SATFINITE{.RELU}.form.BF16.UNPACK_B_MERGE_C.RZ",
+         "_with_negative_zeros"),
+        ("sm_107a", "cvt.rp.ue5m3x2.f32", "F2FP", "F2FP{.SATFINITE}.UE5M3.F32.PACK_AB_MERGE_C{.rnd}",
+         "_exchanged_ue5m3"),
     ],
 )  # fmt: skip
 def test_a_sequence_settles_where_a_row_puts_its_bits(
@@ -418,6 +445,93 @@ def test_a_sequence_settles_where_a_row_puts_its_bits(
     plant_definition(monkeypatch, opcode, name, globals()[mistake])
     again, _ = _teach([sequence], target)
     assert any(lesson.differed for form, lesson in again.items() if form.split(" ")[0] == name)
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("target", ["sm_80", TARGET, "sm_121a"])
+def test_the_lower_half_in_the_place_of_the_upper_one_differs(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ptxas has something else in the lower half."""
+    name, sequence = "I2IP.kind.S32.SAT.H1", ["cvt.pack u8 of c onto c from 0x12345678"]
+    lessons, complaints = _teach(sequence, target)
+    assert complaints == {}
+    assert any(form.startswith(name) and lesson.agreed for form, lesson in lessons.items())
+    right = machine.SourceFetch._signed
+    monkeypatch.setattr(machine.SourceFetch, "_signed", lambda self, x: right(self, x << 16 if self.kind == "K" else x))
+    lessons, _ = _teach(sequence, target)
+    assert any(form.startswith(name) and lesson.differed for form, lesson in lessons.items())
+
+
+def test_a_sum_with_a_product_and_a_carry_needs_the_carry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a product of unsigned numbers: ptxas writes it below sm_90, for parameters."""
+    name, sequences = "IMAD.X{.U32}", ["carry of add to a word times 4", "carry of sub to a word times 4"]
+    lessons, complaints = _teach(sequences, "sm_80")
+    assert complaints == {}
+    assert len(lessons[f"{name} u32=1"].agreed) >= taught.CONTEXTS
+    for mistake in (_without_the_carry, _complement_kept):
+        plant_definition(monkeypatch, "IMAD", name, mistake)
+        lessons, _ = _teach(sequences, "sm_80")
+        assert lessons[f"{name} u32=1"].differed, mistake
+
+
+def _without_the_carry(a: int, b: int, c: int, d: int) -> int:
+    return wrap64(wrap64(a * b) + c)
+
+
+def _complement_kept(a: int, b: int, c: int, d: int) -> int:
+    return wrap64(wrap64(a * b) - c + d)
+
+
+def _high_words_apart(a: int, b: int, c: int) -> int:
+    return shr64(wrap64(a * b), 32) + shr64(c, 32)
+
+
+def _high_word_of_signed(a: int, b: int, c: int) -> int:
+    return shr64(wrap64(sign_extend(a, 32) * sign_extend(b, 32) + c), 32)
+
+
+def _exchanged_of_upper(a: int, b: int, c: int, kind: int) -> int:
+    return cvt_pack_onto(b, a, c, 8, 1 if kind < 0 else 0)
+
+
+def _nothing_above(a: int, b: int, c: int, kind: int) -> int:
+    return cvt_pack_onto(a, b, 0, 8, 1 if kind < 0 else 0)
+
+
+def _other_extreme(b: int, c: int) -> int:
+    return b if c else 0
+
+
+def _signed_extreme(b: int, c: int) -> int:
+    return min(0, sign_extend(b, 32)) if c else max(0, sign_extend(b, 32))
+
+
+@pytest.mark.parametrize("rounding", ["rn", "rz", "rm", "rp"])
+def test_a_form_of_which_ptxas_drops_a_modifier_teaches_nothing(rounding: str) -> None:
+    """cvt.ftz.pzo.bf16.f32 keeps -0 in the machine code of ptxas 13.4 and 13.5: they write no .PZO."""
+    form = f"cvt.{rounding}.ftz.pzo.bf16.f32"
+    assert form in teaching.FAULTY
+    assert list(teaching.tasks([form], "registers", "sm_107a")) == []
+    assert list(teaching.tasks([form.replace(".ftz.pzo", ".ftz")], "registers", "sm_107a"))
+
+
+def _one(a: int, b: int, cmp: int) -> int:
+    return 1 if ordered(cmp, a < b, a == b) else 0
+
+
+def _mask_of_words(a: int, b: int, cmp: int, kind: int) -> int:
+    return 0xFFFFFFFF if ordered(cmp, sign_extend(a, 32) < sign_extend(b, 32), a == b) else 0
+
+
+def _to_nearest(a: int, b: int, rnd: int, relu: int, pzo: int, form: int) -> int:
+    return cvt_narrow_f32(a, b, RN, relu, pzo, form) & 0xFFFF
+
+
+def _with_negative_zeros(a: int, rnd: int, relu: int, pzo: int, form: int) -> int:
+    return cvt_narrow_f16x2(a, rnd, relu, 0, form) & 0xFFFF
+
+
+def _exchanged_ue5m3(a: int, b: int, rnd: int, satfinite: int) -> int:
+    return cvt_ue5m3x2_f32(b, a, rnd, satfinite)
 
 
 def _upper_predicate(a: int, b: int, c: int, kind: int, result: int) -> int:

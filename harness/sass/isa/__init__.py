@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ptxdiff.sass import rows
-from ptxdiff.sass.isa import convert, double, half, integer, logic, quarter, single
+from ptxdiff.sass.isa import convert, convert_toward_zero, double, half, integer, logic, quarter, single
 
-__all__ = ["convert", "double", "half", "integer", "logic", "quarter", "single"]
+__all__ = ["convert", "convert_toward_zero", "double", "half", "integer", "logic", "quarter", "single"]
 
 rows.finish()

@@ -171,6 +171,18 @@ def imad_hi_u32(a: int, b: int, c: int) -> int:
     return shr64(wrap64(wrap64(a * b) + c), 32)
 
 
+@row("IMAD.HI", "R = s,s,-q", label="IMAD.HI-c")
+def imad_hi_difference(a: int, b: int, c: int) -> int:
+    """The high word of a signed 64-bit product minus the third operand, a pair of registers that comes negated."""
+    return wrap64(a * b + c) >> 32
+
+
+@row("IMAD.HI.U32", "R = u,u,-q", label="IMAD.HI.U32-c")
+def imad_hi_u32_difference(a: int, b: int, c: int) -> int:
+    """The high word of an unsigned 64-bit product minus the third operand, a pair of registers that comes negated."""
+    return shr64(wrap64(wrap64(a * b) + c), 32)
+
+
 @row("IMAD.HI.U32", "R,P = u,u,Q", label="IMAD.HI.U32+carry")
 def imad_hi_carry(a: int, b: int, c: int, result: int) -> int:
     """The high word of an unsigned 64-bit product and a sum, and the carry of that sum."""
@@ -183,6 +195,13 @@ def imad_hi_signed_carry(a: int, b: int, c: int, result: int) -> int:
     """The high word of a signed 64-bit product and a sum, and the carry of that sum."""
     total = wrap64(a * b + c)
     return shr64(total, 32) if result == 0 else (1 if below64(total, c) else 0)
+
+
+@row("IMAD.HI", "R,P = s,s,-q", label="IMAD.HI-c+carry")
+def imad_hi_difference_carry(a: int, b: int, c: int, result: int) -> int:
+    """The high word of a signed 64-bit product minus the third operand, and its carry: 1 unless it borrows."""
+    total = wrap64(a * b + c)
+    return shr64(total, 32) if result == 0 else (1 if c == 0 or below64(total, c) else 0)
 
 
 @row("IMAD.HI.U32.X", "R = u,u,Q,p", uniform=True)
@@ -336,6 +355,28 @@ def isetp_ex(a: int, b: int, c: int, d: int, cmp: int, bool: int, result: int) -
     """The comparison of upper words, decided by that of the lower words where they are equal."""
     found = d == 1 if a == b else ordered(cmp, a < b, False)
     return combine(found == (result == 0), c, bool)
+
+
+@row("VISET.BM.cmp.S32", "R = s,s", cmp=COMPARISONS)
+@row("VISET.BM.cmp.U32", "R = u,u", cmp=COMPARISONS)
+def viset(a: int, b: int, cmp: int) -> int:
+    """A comparison as a mask: all bits are set, or none."""
+    return _WORD if ordered(cmp, a < b, a == b) else 0
+
+
+_PACKED_MASKS = {"U16x2": 16, "S16x2": -16, "U8x4": 8, "S8x4": -8}
+
+
+@row("VISET.BM.cmp.kind", "R = u,u", cmp=COMPARISONS, kind=_PACKED_MASKS)
+def viset_packed(a: int, b: int, cmp: int, kind: int) -> int:
+    """Comparisons of numbers of 16 or 8 bits as masks. kind: their bits, negative if they are signed."""
+    width = abs(kind)
+    mask, total = (1 << width) - 1, 0
+    for number in range(32 // width):
+        x, y = a >> width * number & mask, b >> width * number & mask
+        less = sign_extend(x, width) < sign_extend(y, width) if kind < 0 else x < y
+        total |= (mask if ordered(cmp, less, x == y) else 0) << width * number
+    return total
 
 
 @row("ISETP.cmp.S64.bool", "P,P = Q,Q,p", cmp=COMPARISONS, bool=BOOLEANS, uniform=True)
@@ -599,6 +640,12 @@ def i2ip_narrow(a: int, b: int, c: int, kind: int) -> int:
     return cvt_pack_onto(a, b, c, abs(kind), 1 if kind < 0 else 0)
 
 
+@row("I2IP.kind.S32.SAT", "R = s,s,K", kind={"U8": 8, "S8": -8}, label="I2IP.kind.S32.SAT.H1")
+def i2ip_upper(a: int, b: int, c: int, kind: int) -> int:
+    """As `i2ip`, with the upper half of the third operand in the place of its lower one."""
+    return cvt_pack_onto(a, b, c, 8, 1 if kind < 0 else 0)
+
+
 @row("VIADD.32.ISAT", "R = u,u")
 def viadd_u32_isat(a: int, b: int) -> int:
     """The sum of two unsigned words, or the largest one."""
@@ -662,6 +709,15 @@ def viadd_u8x4_isat_difference(a: int, b: int) -> int:
 def uviadd_8x4(a: int, b: int, kind: int) -> int:
     """Four sums of 8 bits, wrapping, in uniform registers."""
     return (a & 0x7F7F7F7F) + (b & 0x7F7F7F7F) ^ (a ^ b) & 0x80808080
+
+
+@row("UVIMNMX.U8x4", "R = RZ,u,p")
+def uvimnmx_u8x4_of_zero(b: int, c: int) -> int:
+    """Of 0 and four unsigned numbers of 8 bits the smaller ones if the predicate is true, else the larger ones.
+
+    ptxas writes it where the first operand is URZ. Nothing shows whether another one is compared by bytes.
+    """
+    return 0 if c else b
 
 
 @row("VIMNMX.S8x4.RELU", "R = u,u,p")

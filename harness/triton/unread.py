@@ -1,0 +1,55 @@
+"""Targets whose machine code an nvdisasm cannot read, and which one can."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import subprocess
+import tempfile
+
+from ptxdiff.model.targets import capability
+
+_READ_BY = {107: "that of CUDA 13.5 does"}
+"""Compute capabilities that the nvdisasm of Triton 3.9 (13.1) does not know, and which one was seen to know them."""
+_NOT_KNOWN = re.compile(r"(?:architecture|Value) 'SM(\d+[af]?)'(?: is not defined for option 'binary'|\s*$)")
+_WORD = bytes.fromhex("1879000000000000000fc00000000000")  # NOP
+_SECONDS = 60.0
+
+
+def unread(target: str, nvdisasm: str) -> str:
+    """Why this nvdisasm, given by its path, cannot read a target's machine code, in words; "" if it can.
+
+    Only targets of which that was seen are looked at; for others the first cubin shows it.
+    """
+    if capability(target) not in _READ_BY:
+        return ""
+    try:
+        status = os.stat(nvdisasm)
+    except OSError:
+        return ""  # that there is none is for others to say
+    return _asked(target, nvdisasm, status.st_mtime_ns)
+
+
+@functools.cache
+def _asked(target: str, nvdisasm: str, changed: int) -> str:
+    """changed: when the program was written."""
+    with tempfile.NamedTemporaryFile(prefix="ptxdiff-", suffix=".bin") as file:
+        file.write(_WORD)
+        file.flush()
+        command = [nvdisasm, "-b", target.replace("sm_", "SM"), file.name]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_SECONDS)
+        except (OSError, subprocess.TimeoutExpired):
+            return ""
+    return named(nvdisasm, done.stderr or done.stdout) if done.returncode else ""
+
+
+def named(nvdisasm: str, error: str) -> str:
+    """What an error of an nvdisasm that does not know a target means, in words; "" for another error."""
+    found = _NOT_KNOWN.search(error)
+    if found is None:
+        return ""
+    target = f"sm_{found[1]}"
+    which = _READ_BY.get(capability(target), "a newer one may")
+    return f"nvdisasm does not know {target}; {which}: TRITON_NVDISASM_PATH names another one than {nvdisasm}"
