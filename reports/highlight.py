@@ -49,7 +49,8 @@ class _State:
 def _state(*alternatives: tuple[str, str, str] | tuple[str, str]) -> _State:
     """A state of alternatives: an expression whose groups have the classes of a word's letters, and the state after it.
 
-    An expression of one class needs no group. The letter `-` is plain text.
+    An expression of one class needs no group. The letter `-` is plain text. Letters and digits are those of ASCII, as
+    in the page's script.
     """
     parts: list[str] = []
     classes: dict[int, tuple[str, ...]] = {}
@@ -61,7 +62,7 @@ def _state(*alternatives: tuple[str, str, str] | tuple[str, str]) -> _State:
         classes[groups] = tuple(letter.replace("-", "") for letter in letters)
         if following:
             after[groups] = following[0]
-    return _State(re.compile("|".join(parts)), classes, after)
+    return _State(re.compile("|".join(parts), re.ASCII), classes, after)
 
 
 _ANY = ((r"\s+", "-"), (r"//.*", "c"), (r"/\*.*?\*/", "c"), (r'"[^"]*"', "s"))

@@ -9,7 +9,11 @@
 
 A launch that has it runs with other bits in UR2, which skip the moves, and with zeros, which run them
 (`ptxdiff.sass.run`). Both must write the same bytes, so no bit of a result is theirs: they teach nothing, and what is
-known of them decides no verdict. All eight releases of ptxas from 12.8 to 13.5 write it, at each level.
+known of them decides no verdict. All eight releases of ptxas from 12.8 to 13.5 write it, at levels 0 and 3.
+
+This does not show whether the code behind it reads a barrier that it has not set: a barrier that nothing wrote is 0
+here, as it is after the moves. Only BMOV reads one into a register, and that is a move of the kernel, which is to be
+taught.
 """
 
 from __future__ import annotations

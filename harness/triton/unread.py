@@ -52,4 +52,4 @@ def named(nvdisasm: str, error: str) -> str:
         return ""
     target = f"sm_{found[1]}"
     which = _READ_BY.get(capability(target), "a newer one may")
-    return f"nvdisasm does not know {target}; {which}: TRITON_NVDISASM_PATH names another one than {nvdisasm}"
+    return f"nvdisasm does not know {target}; {which} (TRITON_NVDISASM_PATH names it): {nvdisasm}"

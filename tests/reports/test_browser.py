@@ -387,6 +387,7 @@ def test_ptx_and_sass_are_side_by_side_with_our_asm_marked(browser):
 ODD_PTX = """
 @!%p1 bra $L__BB0_1;   .reg .b8 byte0; mov.b32 %r1, 0f3F800000; // note /* still */
 é → ü 0x 0xffU 1.5e-3 a.x b.xyz /* open
+mov.b32 %é1, ßx; café: é5: %r٣, 𝒳y
 /* closed */ cvt.rn.satfinite.e2m1x2.f32 b0, $1, $$L_2; "text ; here" ;; x: y:: %r1
 @ "unended
 {mov.b64 {%r1,%r2}, %rd3;}
@@ -398,7 +399,7 @@ ODD_SASS = """
 .L_x_1:
         /*0020*/                   BRA `(.L_x_1) ;
         /*0030*/                   S2R R1, SR_TID.X ; /* 0x1 */
-        /*0040*/                   é lower R2D2 -INF +QNAN c[0x0][0x160] ;
+        /*0040*/                   é lower Rß5 R2D2 -INF +QNAN c[0x0][0x160] ;
 """
 
 

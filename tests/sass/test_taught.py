@@ -10,14 +10,22 @@ import pytest
 from ptxdiff.conformance import taught, teaching
 from ptxdiff.emulator.isa.approximate_half import ex2_half
 from ptxdiff.emulator.isa.compare import ordered
-from ptxdiff.emulator.isa.convert_float import cvt_f16x2_f32
+from ptxdiff.emulator.isa.convert_float import cvt_bf16_f32, cvt_bf16x2_f32, cvt_f16_f32, cvt_f16x2_f32, cvt_tf32_f32
 from ptxdiff.emulator.isa.convert_integer import cvt_f32_integer
 from ptxdiff.emulator.isa.convert_integral import cvt_integer_f32
-from ptxdiff.emulator.isa.convert_narrow import cvt_narrow_bf16x2, cvt_narrow_f16x2, cvt_narrow_f32
+from ptxdiff.emulator.isa.convert_narrow import (
+    cvt_bf16x2_narrow_scaled,
+    cvt_f16x2_ue5m3x2,
+    cvt_narrow_bf16x2,
+    cvt_narrow_f16x2,
+    cvt_narrow_f32,
+)
 from ptxdiff.emulator.isa.convert_pack import cvt_pack_onto
 from ptxdiff.emulator.isa.convert_scale import (
     cvt_s2f6x2_bf16x2_scaled,
     cvt_s2f6x2_f32_scaled,
+    cvt_ue5m3x2_bf16x2,
+    cvt_ue5m3x2_f16x2,
     cvt_ue5m3x2_f32,
     cvt_ue8m0x2_bf16x2,
 )
@@ -433,6 +441,30 @@ def test_min_and_max_of_float64_are_taught_whatever_is_chosen_of_equal_numbers()
          "_with_negative_zeros"),
         ("sm_107a", "cvt.rp.ue5m3x2.f32", "F2FP", "F2FP{.SATFINITE}.UE5M3.F32.PACK_AB_MERGE_C{.rnd}",
          "_exchanged_ue5m3"),
+        ("sm_107a", "cvt.rz.satfinite.pzo.f16x2.f32", "F2FP", "F2FP{.SATFINITE}{.RELU}.F16.F32.PACK_AB{.rnd}.PZO",
+         "_f16_with_negative_zeros"),
+        ("sm_107a", "cvt.rn.satfinite.pzo.bf16x2.f32", "F2FP", "F2FP{.SATFINITE}{.RELU}.BF16.F32.PACK_AB{.rnd}.PZO",
+         "_bf16_with_negative_zeros"),
+        ("sm_107a", "cvt.rn.pzo.f16.f32", "F2FP", "F2FP{.SATFINITE}{.RELU}.F16.F32.MERGE_C{.rnd}.PZO",
+         "_one_f16_with_a_negative_zero"),
+        ("sm_107a", "cvt.rz.pzo.bf16.f32", "F2FP", "F2FP{.SATFINITE}{.RELU}.BF16.F32.MERGE_C{.rnd}.PZO",
+         "_one_bf16_with_a_negative_zero"),
+        ("sm_107a", "cvt.rz.satfinite.pzo.tf32.f32", "F2FP", "F2FP{.SATFINITE}{.RELU}.TF32.F32.PACK_B{.rnd}.PZO",
+         "_tf32_with_a_negative_zero"),
+        ("sm_107a", "cvt.rz.satfinite.scaled::n2::ue8m0.s2f6x2.f32", "F2FP",
+         "F2FP.SATFINITE{.RELU}.S2_6.F32.PACK_AB_MERGE_C.RZ", "_exchanged_scales_of_two"),
+        ("sm_107a", "cvt.rz.satfinite.s2f6x2.f32", "F2FP", "F2FP.SATFINITE{.RELU}.S2_6.F32.PACK_AB_MERGE_C.RZ",
+         "_s2f6_to_nearest"),
+        ("sm_107a", "cvt.rz.satfinite.scaled::n2::ue8m0.s2f6x2.bf16x2", "F2FP",
+         "F2FP.SATFINITE{.RELU}.S2_6.BF16.UNPACK_B_MERGE_C.RZ", "_exchanged_scales"),
+        ("sm_107a", "cvt.rz.satfinite.ue5m3x2.f16x2", "F2FP", "F2FP{.SATFINITE}.UE5M3.F16.UNPACK_B_MERGE_C{.rnd}",
+         "_ue5m3_of_exchanged_f16"),
+        ("sm_107a", "cvt.rp.ue5m3x2.bf16x2", "F2FP", "F2FP{.SATFINITE}.UE5M3.BF16.UNPACK_B_MERGE_C{.rnd}",
+         "_ue5m3_to_nearest"),
+        ("sm_107a", "cvt.rn.f16x2.ue5m3x2", "F2FP", "F2FP.F16.UE5M3.UNPACK_B", "_exchanged_f16"),
+        ("sm_107a", "cvt.rn.satfinite.scaled::n2::ue8m0.bf16x2.ue5m3x2", "F2FP",
+         "F2FP{.SATFINITE}.BF16.UE5M3.UNPACK_B", "_exchanged_scales_of_ue5m3"),
+        ("sm_107a", "mad.hi.cc.s32", "IMAD", "IMAD.HI-c+carry", "_borrow_in_the_place_of_the_carry"),
     ],
 )  # fmt: skip
 def test_a_sequence_settles_where_a_row_puts_its_bits(
@@ -532,6 +564,55 @@ def _with_negative_zeros(a: int, rnd: int, relu: int, pzo: int, form: int) -> in
 
 def _exchanged_ue5m3(a: int, b: int, rnd: int, satfinite: int) -> int:
     return cvt_ue5m3x2_f32(b, a, rnd, satfinite)
+
+
+def _f16_with_negative_zeros(a: int, b: int, rnd: int, satfinite: int, relu: int) -> int:
+    return cvt_f16x2_f32(a, b, rnd, relu, satfinite, 0)
+
+
+def _bf16_with_negative_zeros(a: int, b: int, rnd: int, satfinite: int, relu: int) -> int:
+    return cvt_bf16x2_f32(a, b, rnd, relu, satfinite, 0)
+
+
+def _one_f16_with_a_negative_zero(a: int, rnd: int, satfinite: int, relu: int) -> int:
+    return cvt_f16_f32(a, rnd, 0, relu, satfinite, 0) & 0xFFFF
+
+
+def _one_bf16_with_a_negative_zero(a: int, rnd: int, satfinite: int, relu: int) -> int:
+    return cvt_bf16_f32(a, rnd, 0, relu, satfinite, 0) & 0xFFFF
+
+
+def _tf32_with_a_negative_zero(a: int, rnd: int, satfinite: int, relu: int) -> int:
+    return cvt_tf32_f32(a, rnd, satfinite, relu, 0)
+
+
+def _exchanged_scales_of_two(a: int, b: int, c: int, relu: int) -> int:
+    return cvt_s2f6x2_f32_scaled(a, b, (c >> 16 & 0xFF) << 8 | c >> 24, RZ, relu)
+
+
+def _s2f6_to_nearest(a: int, b: int, c: int, relu: int) -> int:
+    return cvt_s2f6x2_f32_scaled(a, b, c >> 16, RN, relu)
+
+
+def _ue5m3_of_exchanged_f16(a: int, rnd: int, satfinite: int) -> int:
+    return cvt_ue5m3x2_f16x2(a >> 16 | (a & 0xFFFF) << 16, rnd, satfinite)
+
+
+def _ue5m3_to_nearest(a: int, rnd: int, satfinite: int) -> int:
+    return cvt_ue5m3x2_bf16x2(a, RN, satfinite)
+
+
+def _exchanged_f16(a: int) -> int:
+    return cvt_f16x2_ue5m3x2(a >> 8 | (a & 0xFF) << 8)
+
+
+def _exchanged_scales_of_ue5m3(a: int, b: int, satfinite: int, form: int = CODES["ue5m3"]) -> int:
+    return cvt_bf16x2_narrow_scaled(a, b >> 8 | (b & 0xFF) << 8, form, satfinite, 0)
+
+
+def _borrow_in_the_place_of_the_carry(a: int, b: int, c: int, result: int) -> int:
+    total = wrap64(a * b + c)
+    return shr64(total, 32) if result == 0 else (0 if c == 0 or below64(total, c) else 1)
 
 
 def _upper_predicate(a: int, b: int, c: int, kind: int, result: int) -> int:

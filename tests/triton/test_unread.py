@@ -11,7 +11,7 @@ from ptxdiff.triton.assemble import read_by
 from ptxdiff.triton.diagnostics import Refusal
 from ptxdiff.triton.unread import named, unread
 
-REASON = "nvdisasm does not know sm_107a; that of CUDA 13.5 does: TRITON_NVDISASM_PATH names another one than "
+REASON = "nvdisasm does not know sm_107a; that of CUDA 13.5 does (TRITON_NVDISASM_PATH names it): "
 RAW = "nvdisasm fatal   : Value 'SM107a' is not defined for option 'binary'"
 CUBIN = "nvdisasm fatal   : Cannot decode architecture 'SM107a'"
 
@@ -53,7 +53,7 @@ def test_a_cubin_that_is_not_read_has_the_same_reason(program) -> None:
     path = program(CUBIN.replace("107a", "199a"))
     found = read_by(path, ("-c",), b"")
     assert isinstance(found, Refusal)
-    assert found.words.startswith("nvdisasm does not know sm_199a; a newer one may: ")
+    assert found.words.startswith("nvdisasm does not know sm_199a; a newer one may (TRITON_NVDISASM_PATH names it): ")
 
 
 def test_machine_code_of_it_is_not_available(program) -> None:

@@ -239,6 +239,32 @@ def test_undefined_pixels_reach_shared_memory() -> None:
         on_emulator(COLUMN.text("sm_90"), [host_map(COLUMN, source), Buffer(y, "y"), *COLUMN.numbers])
 
 
+class _LowByteUndefined(Buffer):
+    """A buffer of which nothing is undefined but the first byte: the lowest bits of its first element."""
+
+    def reset(self) -> None:
+        super().reset()
+        self.undefined = np.zeros(len(self.bytes), np.uint8)
+        self.undefined[0] = 0xFF
+
+
+@pytest.mark.parametrize("element", [7, 8, 11, 12])
+def test_a_byte_that_decides_how_an_element_is_rounded_makes_it_undefined(element: int) -> None:
+    """The upper byte of the element alone is stored. No byte of an element that is not rounded depends on another."""
+    from tests.support.emulator.tensor_runs import host_map, on_emulator
+
+    case = Case("tile", element, 0, 0, np.ones((8, 4), "f4"), 4, (8, 4), (0, 0))
+    text = case.text("sm_90").replace("@d st.global.v4", "shr.u32 q0, q0, 24; @d st.global.v4")
+    y = np.zeros(case.bytes, np.uint8)
+    given = [host_map(case, _LowByteUndefined(case.tensor.copy(), "tensor")), Buffer(y, "y"), *case.numbers]
+    if element > 10:
+        with pytest.raises(PtxError, match="undefined"):
+            on_emulator(text, given)
+    else:
+        on_emulator(text, given)
+        assert y.view(np.uint32)[0] == 0x3F
+
+
 @pytest.mark.parametrize("corner", [(0, 128), (-129, 0), (0,), (0, 0, 0)])
 def test_corners_that_no_map_holds_are_refused(corner: tuple[int, ...]) -> None:
     with pytest.raises(PtxError, match=r"has 3 to 5, and 2 coordinates of 8 bits in each corner of its pixels"):
