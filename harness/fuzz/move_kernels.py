@@ -116,6 +116,9 @@ def kernels() -> Iterator[MoveKernel]:
         yield MoveKernel(f"special {name}", "u32", body)
         yield MoveKernel(f"special {name} and a word", "u32", f"ld.global.b32 %r3, [%in]; mov.u32 %r1, %{name}; "
                       "xor.b32 %r1, %r1, %r3; st.global.b32 [%out+4], %r1;")  # fmt: skip
+    # Programs of the fuzzer, of which sm_75 has none here, store constants: CS2R of zero.
+    zeros = "ld.global.v2.u32 {%r2, %r3}, [%in]; st.global.v4.u32 [%out], {0, 0, %r2, %r3};"
+    yield MoveKernel("zeros beside words", "u32", f"{zeros} st.global.v2.u64 [%out+16], {{0, 0}};")
     yield MoveKernel("predicates kept over a loop", "u32", _kept_over_a_loop())
     for bit in (0, 8, 16, 24):
         yield MoveKernel(f"predicates of the bits from {bit} on", "u32", _of_bits(bit))

@@ -189,11 +189,12 @@ def _product(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
         raise refuse(instruction)
     m, n, k = _SHAPES[instruction.modifiers[0]]
     types, word = _types(instruction)
-    suffixes = ("", "ROW", "COL", "") if instruction.opcode == "IMMA" else ("", "", "", "")
-    for operand, suffix in zip(operands, suffixes, strict=True):
-        signs = operand.negated or operand.absolute or operand.inverted
-        if operand.kind != "R" or operand.suffix != suffix or signs:
-            raise refuse(instruction)
+    # nvdisasm names the order of a and b with IMMA, and with QMMA on sm_89.
+    suffixes = {"IMMA": [("", "ROW", "COL", "")], "QMMA": [("", "ROW", "COL", ""), ("", "", "", "")]}
+    if tuple(o.suffix for o in operands) not in suffixes.get(instruction.opcode, [("", "", "", "")]):
+        raise refuse(instruction)
+    if any(o.kind != "R" or o.negated or o.absolute or o.inverted for o in operands):
+        raise refuse(instruction)
     how = arithmetic(types, mma.generation(Target.parse(code.target)), False, word)
     if how is None:
         raise refuse(instruction, "has an arithmetic that is not known for this target")

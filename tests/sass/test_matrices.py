@@ -14,6 +14,7 @@ from ptxdiff.sass.text import Unsupported
 from ptxdiff.triton.targets import probe
 from tests.support.sampling import paired
 from tests.support.sass.ahead import read_together
+from tests.support.sass.assembly import run as one_instruction
 
 THREADS = 64
 KERNEL = """
@@ -108,6 +109,16 @@ def test_products_of_small_floats_give_the_bits_of_the_ptx(name: str, monkeypatc
     wanted = run(name, "sm_120a", "ptx")
     assert len(np.unique(wanted)) > 8
     assert (run(name, "sm_120a", "sass") == wanted).all()
+
+
+def test_products_of_bytes_on_ada_give_the_bits_of_the_ptx(monkeypatch) -> None:
+    """There nvdisasm names the order of a and b; an order that is not row and column is refused."""
+    monkeypatch.setitem(BODIES, "narrow", LOADED.format("") + SMALL["narrow"])
+    wanted = run("narrow", "sm_89", "ptx")
+    assert len(np.unique(wanted)) > 8
+    assert (run("narrow", "sm_89", "sass") == wanted).all()
+    with pytest.raises(Unsupported, match="not known in this form"):
+        one_instruction("QMMA.16832.F32.E4M3.E5M2 R0, R4.COL, R8.ROW, R0\nEXIT", [])
 
 
 def test_scales_of_another_thread_give_other_bits(monkeypatch) -> None:
