@@ -31,6 +31,7 @@ from ptxdiff.conformance.taught import digest, move_digest
 from ptxdiff.emulator.errors import PtxError
 from ptxdiff.emulator.kernel.memory.space import Buffer
 from ptxdiff.emulator.text.types import TYPES
+from ptxdiff.model.targets import capability
 from ptxdiff.sass.cubin import MachineCode
 from ptxdiff.sass.machine import Computed, RefusedStep, prepared
 from ptxdiff.sass.prologue import prologue
@@ -60,6 +61,9 @@ UNIFORM = re.compile("|".join((
 )))  # fmt: skip
 """Forms and sequences that are given as parameters, too: in uniform registers, or with an operand in a constant bank,
 they have instructions that no other operands give."""
+ALIKE = re.compile(r"cvt\.pack .* onto .*")
+"""Sequences that teach nothing below sm_90: there ptxas puts the same into both halves of the register whose upper half
+I2IP takes, so they would not tell the halves apart."""
 GROUP = 64
 """Forms in one module."""
 TOGETHER = 8
@@ -143,6 +147,8 @@ def tasks(names: Iterable[str], given: str, target: str) -> Iterator[FormTask]:
         if snippet is None or not snippet.inputs or name in OPEN or name in FAULTY:
             continue
         if name not in SEQUENCES and forms.lacking(name, target):
+            continue
+        if ALIKE.fullmatch(name) and capability(target) < 90:
             continue
         if given == "parameters" and not (UNIFORM.fullmatch(name) and set(_bits(snippet)) <= {16, 32, 64}):
             continue

@@ -428,9 +428,9 @@ def test_min_and_max_of_float64_are_taught_whatever_is_chosen_of_equal_numbers()
         (TARGET, "upper word of mul.wide.u32 and sub of a word", "IMAD", "IMAD.HI.U32-c", "_high_words_apart"),
         ("sm_121a", "upper word of mul.wide.u32 and sub", "IMAD", "IMAD.HI.U32-c", "_high_word_of_signed"),
         ("sm_121a", "cvt.pack s8 of $2 onto c from 0x0", "I2IP", "I2IP.kind.S32.SAT.H1", "_exchanged_of_upper"),
-        ("sm_80", "cvt.pack u8 of n onto n from 0x12345678", "I2IP", "I2IP.kind.S32.SAT.H1", "_nothing_above"),
+        ("sm_90a", "cvt.pack u8 of n onto n from 0x12345678", "I2IP", "I2IP.kind.S32.SAT.H1", "_nothing_above"),
         ("sm_121a", "vabsdiff4.u32 of 0 and 0x80FF0001", "UVIMNMX", "UVIMNMX.U8x4", "_other_extreme"),
-        ("sm_120a", "vabsdiff4.u32.add of 0 and 0x80FF0001", "UVIMNMX", "UVIMNMX.U8x4", "_signed_extreme"),
+        ("sm_120a", "vabsdiff4.u32 of 0 and 0x80FF0001", "UVIMNMX", "UVIMNMX.U8x4", "_signed_extreme"),
         ("sm_107a", "set.gt.u32.u32", "VISET", "VISET.BM.cmp.U32", "_one"),
         ("sm_107a", "set.lt.s16x2", "VISET", "VISET.BM.cmp.kind", "_mask_of_words"),
         ("sm_107a", "cvt.rz.satfinite.pzo.e4m3x2.f32", "F2FP",
@@ -480,7 +480,7 @@ def test_a_sequence_settles_where_a_row_puts_its_bits(
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("target", ["sm_80", TARGET, "sm_121a"])
+@pytest.mark.parametrize("target", [TARGET, "sm_121a"])
 def test_the_lower_half_in_the_place_of_the_upper_one_differs(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """ptxas has something else in the lower half."""
     name, sequence = "I2IP.kind.S32.SAT.H1", ["cvt.pack u8 of c onto c from 0x12345678"]
@@ -491,6 +491,12 @@ def test_the_lower_half_in_the_place_of_the_upper_one_differs(target: str, monke
     monkeypatch.setattr(machine.SourceFetch, "_signed", lambda self, x: right(self, x << 16 if self.kind == "K" else x))
     lessons, _ = _teach(sequence, target)
     assert any(form.startswith(name) and lesson.differed for form, lesson in lessons.items())
+
+
+def test_halves_that_are_alike_teach_nothing() -> None:
+    """On sm_80 ptxas puts the same into both halves, so neither of them would be shown as the wrong one."""
+    lessons, complaints = _teach(["cvt.pack u8 of c onto c from 0x12345678"], "sm_80")
+    assert (lessons, complaints) == ({}, {})
 
 
 def test_a_sum_with_a_product_and_a_carry_needs_the_carry(monkeypatch: pytest.MonkeyPatch) -> None:
