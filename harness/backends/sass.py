@@ -97,7 +97,7 @@ class SassBackend:
         reason = self._assembler.unavailable(target)
         if reason is None and not tool("nvdisasm").exists():
             return "nvdisasm, which Triton carries, is missing"
-        return reason or unread(target, str(tool("nvdisasm"))) or None
+        return reason or unread(target) or None
 
     def prepare(self, job: Job) -> None:
         """See `ptxdiff.jobs.CompilingBackend`."""

@@ -223,13 +223,12 @@ def _taught_here(args: argparse.Namespace, ledger: str) -> list[str]:
     Raises UsageError for a named one that cannot be read.
     """
     from ptxdiff.model.targets import normal
-    from ptxdiff.triton.targets import tool
     from ptxdiff.triton.unread import unread
 
     chosen = [normal(t) for t in args.target]
     kept = []
     for target in chosen or list(dict.fromkeys(json.loads(line)["target"] for line in ledger.splitlines())):
-        if reason := unread(target, str(tool("nvdisasm"))):
+        if reason := unread(target):
             if chosen:
                 raise UsageError(reason)
             print(f"{target} is left out: {reason}")

@@ -221,14 +221,13 @@ def _runner(args: argparse.Namespace) -> tuple[MachineCodeRunner | None, str]:
     from ptxdiff.fuzz.execution import GpuRunner, MachineCodeInterpreter
     from ptxdiff.processes.child import of_target
     from ptxdiff.processes.gpus import gpus
-    from ptxdiff.triton.targets import tool
     from ptxdiff.triton.unread import unread
 
     target = _named_target(args) or next((g.target for g in gpus()), "sm_90a")
     if args.no_run:
         return None, target
     device = None if args.no_gpu else of_target(target)
-    if device is None and (reason := unread(target, str(tool("nvdisasm")))):
+    if device is None and (reason := unread(target)):
         raise UsageError(f"--target={target}: {reason}")
     return (GpuRunner(device) if device else MachineCodeInterpreter(target)), target
 

@@ -140,11 +140,19 @@ class FormTask:
     expected: Columns
 
 
+def _lesson(name: str) -> FormSnippet | None:
+    """The snippet of a form or a sequence; None for one that teaches nothing."""
+    snippet = _snippet(name)
+    if snippet is None or not snippet.inputs or name in OPEN or name in FAULTY:
+        return None
+    return snippet
+
+
 def tasks(names: Iterable[str], given: str, target: str) -> Iterator[FormTask]:
     """A task for each form that the target has."""
     for number, name in enumerate(names):
-        snippet = _snippet(name)
-        if snippet is None or not snippet.inputs or name in OPEN or name in FAULTY:
+        snippet = _lesson(name)
+        if snippet is None:
             continue
         if name not in SEQUENCES and forms.lacking(name, target):
             continue
@@ -403,8 +411,8 @@ def few(names: Sequence[str], target: str, contexts: int) -> list[str]:
     tools = assembler(target).path, str(tool("nvdisasm"))
     every = []
     for number, name in enumerate(names):
-        snippet = _snippet(name)
-        if snippet is None or not snippet.inputs or name in OPEN or name in FAULTY or forms.lacking(name, target):
+        snippet = _lesson(name)
+        if snippet is None or forms.lacking(name, target):
             continue
         every.append(FormTask(f"form_{number}", snippet, "registers", [], []))
     left: Counter[str] = Counter()

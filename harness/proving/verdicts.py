@@ -193,11 +193,10 @@ def default_target(case: Case, name: str, against: str = "reference") -> str:
 
 def _unread(target: str) -> str:
     from ptxdiff.triton.builds import NoTriton
-    from ptxdiff.triton.targets import tool
     from ptxdiff.triton.unread import unread
 
     try:
-        return unread(target, str(tool("nvdisasm")))
+        return unread(target)
     except NoTriton:
         return ""  # the proof says that it is missing
 

@@ -9,6 +9,8 @@ import subprocess
 import tempfile
 
 from ptxdiff.model.targets import capability
+from ptxdiff.triton.targets import tool
+from ptxdiff.triton.tools import run_tool
 
 _READ_BY = {107: "that of CUDA 13.5 does"}
 """Compute capabilities that the nvdisasm of Triton 3.9 (13.1) does not know, and which one was seen to know them."""
@@ -17,13 +19,15 @@ _WORD = bytes.fromhex("1879000000000000000fc00000000000")  # NOP
 _SECONDS = 60.0
 
 
-def unread(target: str, nvdisasm: str) -> str:
-    """Why this nvdisasm, given by its path, cannot read a target's machine code, in words; "" if it can.
+def unread(target: str) -> str:
+    """Why the nvdisasm here cannot read a target's machine code, in words; "" if it can.
 
-    Only targets of which that was seen are looked at; for others the first cubin shows it.
+    Only targets of which that was seen are looked at; for others the first cubin shows it. Raises NoTriton without
+    Triton, for these targets.
     """
     if capability(target) not in _READ_BY:
         return ""
+    nvdisasm = str(tool("nvdisasm"))
     try:
         status = os.stat(nvdisasm)
     except OSError:
@@ -39,10 +43,10 @@ def _asked(target: str, nvdisasm: str, changed: int) -> str:
         file.flush()
         command = [nvdisasm, "-b", target.replace("sm_", "SM"), file.name]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_SECONDS)
+            status, output = run_tool(command, _SECONDS)
         except (OSError, subprocess.TimeoutExpired):
             return ""
-    return named(nvdisasm, done.stderr or done.stdout) if done.returncode else ""
+    return named(nvdisasm, output) if status else ""
 
 
 def named(nvdisasm: str, error: str) -> str:

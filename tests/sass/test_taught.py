@@ -79,7 +79,7 @@ def test_the_ledger_is_of_this_table() -> None:
 def _teach(names: list[str], target: str = TARGET) -> tuple[dict[str, teaching.Lesson], dict[str, str]]:
     if not probe()[target].available:
         pytest.skip(f"no ptxas for {target}")
-    if reason := unread(target, str(tool("nvdisasm"))):
+    if reason := unread(target):
         pytest.skip(reason)
     lessons: dict[str, teaching.Lesson] = {}
     version = probe()[target].ptx_version

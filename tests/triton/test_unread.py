@@ -32,17 +32,20 @@ def program(tmp_path, monkeypatch):
 
 def test_the_reason_says_which_one_knows_it(program) -> None:
     path = program(RAW)
-    assert unread("sm_107a", path) == f"{REASON}{path}"
+    assert unread("sm_107a") == f"{REASON}{path}"
 
 
 def test_another_error_and_another_target_say_nothing_of_it(program) -> None:
-    assert unread("sm_107a", program("nvdisasm fatal   : no memory")) == ""
-    assert unread("sm_90a", program(RAW)) == ""  # it is not asked
+    program("nvdisasm fatal   : no memory")
+    assert unread("sm_107a") == ""
+    program(RAW)
+    assert unread("sm_90a") == ""  # it is not asked
     assert named("nvdisasm", "nvdisasm fatal   : Value 'SM107a' is not defined for option 'cuda-function-index'") == ""
 
 
 def test_one_that_knows_it_reads_it(program) -> None:
-    assert unread("sm_107a", program("")) == ""
+    program("")
+    assert unread("sm_107a") == ""
 
 
 def test_a_cubin_that_is_not_read_has_the_same_reason(program) -> None:

@@ -7,7 +7,7 @@ code needs no extra work.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -35,18 +35,6 @@ class Later:
             self._made, self._make = self._make(), None
         values: Array = self._made
         return values
-
-
-def later(count: int, make: Callable[[], Sequence[Array]]) -> list[Later]:
-    """The values of `count` registers that are made together."""
-    together: list[Sequence[Array]] = []
-
-    def one(number: int) -> Array:
-        if not together:
-            together.append(make())
-        return together[0][number]
-
-    return [Later(partial(one, number)) for number in range(count)]
 
 
 class Registers(list[Any]):
@@ -141,6 +129,24 @@ class Frame:
                     undefined = None
         self.values[slot] = value
         self.undefined[slot] = undefined
+
+    def write_later(self, writers: Sequence[WriteSlot], make: Callable[[], Sequence[Array]]) -> tuple[Later, ...]:
+        """Store results of 32 bits, defined in all lanes, which are made together when somebody reads one of them.
+
+        Returns what stands for each (see `Registers.held`).
+        """
+        together = cache(make)
+
+        def one(number: int) -> Array:
+            return together()[number]
+
+        values = tuple(Later(partial(one, number)) for number in range(len(writers)))
+        for writer, value in zip(writers, values, strict=True):
+            if writer.slot >= 0 and writer.width == 32 and writer.upper < 0:
+                self.values[writer.slot], self.undefined[writer.slot] = value, None
+            else:
+                self.write(writer, value.made(), None, None)
+        return values
 
     def under_doubt(self, step: Step, lanes: Array) -> None:
         """Called when an undefined guard decides whether `lanes` execute a step."""

@@ -19,7 +19,6 @@ from ptxdiff.emulator.kernel.tensor_cores import Arithmetic, arithmetic
 from ptxdiff.emulator.kernel.warp import fragments
 from ptxdiff.emulator.kernel.warp.laid_out import TILES, FragmentLayout
 from ptxdiff.emulator.kernel.warp.matrices import active_warps
-from ptxdiff.emulator.machine.frame import later
 from ptxdiff.emulator.machine.operations import runs
 from ptxdiff.emulator.numeric import tensorcore
 from ptxdiff.emulator.numeric.tensorcore import BITS
@@ -224,15 +223,10 @@ def _run_laid_out(frame: KernelFrame, step: Step, product: Product, layouts: tup
     d, special = vectors.multiplied(a, b, c, how.types, how.model)
     if special.any():
         return False
-    found = later(of_d.count, lambda: of_d.scattered(d, lanes))
-    for writer, value in zip(step.destinations, found, strict=True):
-        if writer.slot >= 0 and writer.width == 32 and writer.upper < 0:
-            frame.values[writer.slot], frame.undefined[writer.slot] = value, None
-        else:
-            frame.write(writer, value.made(), None, None)
+    found = frame.write_later(step.destinations, lambda: of_d.scattered(d, lanes))
     if how.types[0] == how.types[3]:
         written = tuple(w.slot for w in step.destinations)
-        kept.keep((written, how.types[3], of_c.shape), tuple(found), d)
+        kept.keep((written, how.types[3], of_c.shape), found, d)
     return True
 
 
