@@ -244,15 +244,19 @@ def _ptx_line(raw: str) -> tuple[str, str]:
     return "comment" if text.startswith("//") else "code", _tidy(raw)
 
 
+_REMARK = re.compile(r"\s*// (?:@|-- |%bb).*")
+_BLANKS = re.compile(r"[ \t]+")
+
+
 def _tidy(raw: str) -> str:
-    code = re.sub(r"\s*// (?:@|-- |%bb).*", "", raw).rstrip()
+    code = (_REMARK.sub("", raw) if "// " in raw else raw).rstrip()
     indent = "    " if code[:1].isspace() else ""
-    return indent + re.sub(r"[ \t]+", " ", code.strip())
+    return indent + _BLANKS.sub(" ", code.strip())
 
 
-_SASS_LINE = re.compile(r'\s*//## File "\.nv_debug_ptx_txt[^"]*", line (?P<line>\d+)')
-_SASS_CODE = re.compile(r"\s*/\*[0-9a-f]{4,}\*/\s+")
-_SASS_LABEL = re.compile(r"\s*(\.L_\w+):\s*$")
+_SASS_LINE = re.compile(r'//## File "\.nv_debug_ptx_txt[^"]*", line (?P<line>\d+)')
+_SASS_CODE = re.compile(r"/\*[0-9a-f]{4,}\*/\s+")
+_SASS_LABEL = re.compile(r"(\.L_\w+):$")
 
 
 def sass_lines(sass: str) -> Iterator[tuple[int, str]]:
@@ -279,14 +283,15 @@ def sass_lines(sass: str) -> Iterator[tuple[int, str]]:
 @lru_cache(maxsize=1 << 16)
 def _sass_line(raw: str) -> tuple[int | None, str, str]:
     """A line of nvdisasm as one of three: the PTX line of what follows, an instruction as shown, or a label."""
-    if m := _SASS_LINE.match(raw):
+    text = raw.strip()  # nvdisasm writes up to a hundred spaces first
+    if m := _SASS_LINE.match(text):
         return int(m["line"]), "", ""
-    if m := _SASS_CODE.match(raw):
-        code = raw[m.end() :].rstrip()
+    if m := _SASS_CODE.match(text):
+        code = text[m.end() :]
         if code.endswith("*/"):  # the word itself, in hexadecimal
             code = code.partition("/*")[0]
         return None, _tidy_sass(code), ""
-    return None, "", f"{m[1]}:" if (m := _SASS_LABEL.match(raw)) else ""
+    return None, "", f"{m[1]}:" if (m := _SASS_LABEL.match(text)) else ""
 
 
 def _tidy_sass(code: str) -> str:

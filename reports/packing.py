@@ -10,6 +10,7 @@ On a large page, HTML that no link leads into is packed too, as jinja2 escaped i
 from __future__ import annotations
 
 import base64
+import bisect
 import contextlib
 import functools
 import itertools
@@ -17,7 +18,7 @@ import json
 import re
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -43,6 +44,11 @@ class Table:
         """The number of a value."""
         return self.values.setdefault(value, len(self.values))
 
+    def each(self, values: Iterable[Any]) -> list[int]:
+        """The numbers of values."""
+        known = self.values
+        return [known.setdefault(value, len(known)) for value in values]
+
 
 class Keeper(Protocol):
     """A store for packets between pages, by their inputs."""
@@ -55,46 +61,27 @@ class Keeper(Protocol):
 
 
 def packet(view: View, case: str, charts: Any, budget: int, kept: Keeper | None = None) -> tuple[str, str]:
-    """The packet of one case, compressed, in base64, and what was left out to keep it within `budget` bytes."""
-    results = with_sass(r for row in view.case_rows(case) for r in row.results)
-    strings = Table()
-    rows = [_row(r, strings) for r in results]
-    for choose, omission in _CHOICES[:-1]:
-        packed = _packed(_Content(view, results, rows, strings, charts, list(choose(results))), kept, budget)
-        if packed is not None:
-            return packed, omission
-    choose, omission = _CHOICES[-1]
-    packed = _packed(_Content(view, results, rows, strings, charts, list(choose(results))), kept, None)
-    assert packed is not None
-    return packed, omission
+    """The packet of one case, compressed, in base64, and what was left out to keep it within `budget` bytes.
+
+    It is stored under all that decides it: the budget, the rows, the digests of the texts, and the code that lists and
+    compresses.
+    """
+    content = _Content(view, with_sass(r for row in view.case_rows(case) for r in row.results), charts)
+    made_from = _code(), str(budget).encode(), content.inputs
+    known = kept.get(*made_from) if kept is not None else None
+    if known is not None:
+        listed, _, text = known.decode().partition(" ")
+        return text, content.omission(int(listed))
+    count, text = content.packed(budget)
+    if kept is not None:
+        kept.put(f"{count} {text}".encode(), *made_from)
+    return text, content.omission(count)
 
 
 _PARTLY = 0.7
-"""The smallest ratio of a packet's size to what `exceeds` counts for all of it, with a margin: of 635 packets of the
-catalogue the lowest was 0.769.
+"""The smallest ratio of a packet's size to what `_Content._make` counts for all of it, with a margin: of 635 packets of
+the catalogue the lowest was 0.769.
 """
-
-
-def _packed(content: _Content, kept: Keeper | None, budget: int | None) -> str | None:
-    """The content, compressed; None if it exceeds `budget` bytes. One that is far too large is not made.
-
-    The result is stored under all its inputs: the rows, the digests of the texts, and the code that lists and
-    compresses.
-    """
-    made_from = _code(), content.inputs
-    too_large = b"exceeds", str(budget).encode(), *made_from
-    if kept is not None and kept.get(*too_large) is not None:
-        return None
-    known = kept.get(*made_from) if kept is not None else None
-    if known is None:
-        if budget is not None and content.exceeds(budget):
-            if kept is not None:
-                kept.put(b"yes", *too_large)
-            return None
-        known = compress(content.packet).encode()
-        if kept is not None:
-            kept.put(known, *made_from)
-    return known.decode() if budget is None or len(known) <= budget else None
 
 
 @functools.cache
@@ -105,24 +92,27 @@ def _code() -> bytes:
 
 
 class _Content:
-    """What a packet is made from: the results of a case, and those of them whose texts are listed.
+    """What a packet is made from: the results of a case, and those whose PTX and SASS are listed, as far as they fit.
 
-    Texts are read only where they are needed: `inputs` names them by their digests.
+    `_order`: of each variant one result, then one of each other target, then those of other packs and contexts. Each
+    listing is made once. Texts are read only where they are needed: `inputs` names them by their digests.
     """
 
-    def __init__(
-        self, view: View, results: Sequence[Result], rows: Sequence[list[Any]], strings: Table, charts: Any,
-        listed: Sequence[Result],
-    ) -> None:  # fmt: skip
-        self._view, self._listed, self._strings = view, listed, Table(strings.values)
-        self._lines, self._listings = Table(), list[list[Any]]()
-        numbers = {_pair(r): n for n, r in enumerate(listed)}
-        numbered = [[*row, numbers.get(_pair(r), -1)] for row, r in zip(rows, results, strict=True)]
-        self._results: dict[str, Any] = {"results": numbered, "charts": charts}
+    def __init__(self, view: View, results: Sequence[Result], charts: Any) -> None:
+        self._view, self._results, self._charts = view, results, charts
+        self._strings, self._lines = Table(), Table()
+        self._rows = [_row(r, self._strings) for r in results]
+        distinct = _distinct(results)
+        self._shown = {_pair(r): place for place, r in enumerate(distinct)}
+        cells = _first_of_each(distinct, lambda r: (r.key.variant, r.key.target))
+        variants = _first_of_each(cells, lambda r: r.key.variant)
+        self._order = list({_pair(r): r for r in (*variants, *cells, *distinct)}.values())
+        self._listings: list[list[Any]] = []
+        self._used = [(len(self._strings.values), 0)]  # of strings and lines by the first listings: 0, 1, 2, ...
 
     @cached_property
     def inputs(self) -> bytes:
-        """All that decides the packet."""
+        """All that decides the packet, but its budget."""
         texts = self._view.records.texts
         named = [
             [
@@ -132,35 +122,64 @@ class _Content:
                 dict(r.resources),
                 [h if h in texts else "" for h in (r.ptx, r.sass)],
             ]
-            for r in self._listed
+            for r in self._order
         ]
-        return _json([self._results, list(self._strings.values), named])
+        pairs = [self._shown.get(_pair(r), -1) for r in self._results]
+        return _json([self._rows, pairs, self._charts, list(self._strings.values), named])
 
-    def exceeds(self, budget: int) -> bool:
-        """Whether the first listings alone certainly exceed `budget` bytes. Reads no more of them than this takes."""
-        partly, size, known = zlib.compressobj(6), 0, 0
-        for made in self._made():
-            lines = list(itertools.islice(self._lines.values, known, None))
-            known += len(lines)
-            size += len(partly.compress(_json([made, lines])))
+    def omission(self, count: int) -> str:
+        """What the page says of the kernels that are not among the first `count`; empty if all are."""
+        every = len(self._order)
+        if count == every:
+            return ""
+        return f"For size, {f'{count} of {every} compiled kernels are' if count else 'no compiled kernel is'} listed"
+
+    def packed(self, budget: int) -> tuple[int, str]:
+        """How many kernels are listed, and the packet with them: at most `budget` bytes, unless none is listed."""
+        sizes = self._make(budget)
+        most = len(sizes) - 1
+        count, text = most, compress(self._packet(most))
+        if len(text) > budget and count:
+            # Too many by about the ratio of what the packet takes to what it may.
+            count = min(most - 1, bisect.bisect_right(sizes, sizes[most] * budget / len(text)) - 1)
+            text = compress(self._packet(count))
+            while len(text) > budget and count:
+                count -= 1
+                text = compress(self._packet(count))
+            while count + 1 < most and len(more := compress(self._packet(count + 1))) <= budget:
+                count, text = count + 1, more
+        return count, text
+
+    def _make(self, budget: int) -> list[int]:
+        """Make listings until the packet with all of them certainly exceeds the budget. Returns about how many bytes
+        the first listings take: none, one, two, ...
+        """
+        partly, size, sizes = zlib.compressobj(6), 0, [0]
+        for r in self._order:
+            listing = _listing(self._view, r, self._strings, self._lines)
+            lines = list(itertools.islice(self._lines.values, self._used[-1][1], None))
+            size += len(partly.compress(_json([listing, lines])))
             # A compressor holds back up to tens of kilobytes; a copy of it does not have to.
-            if (size + len(partly.copy().flush())) * 4 / 3 * _PARTLY > budget:
-                return True
-        return False
+            counted = size + len(partly.copy().flush())
+            if counted * 4 / 3 * _PARTLY > budget:
+                break
+            sizes.append(counted)
+            self._listings.append(listing)
+            self._used.append((len(self._strings.values), len(self._lines.values)))
+        return sizes
 
-    def _made(self) -> Iterator[list[Any]]:
-        """The listings; each is made once."""
-        yield from self._listings
-        for r in self._listed[len(self._listings) :]:
-            self._listings.append(_listing(self._view, r, self._strings, self._lines))
-            yield self._listings[-1]
-
-    @property
-    def packet(self) -> dict[str, Any]:
-        """The packet."""
-        listings = list(self._made())
-        lines = list(self._lines.values)
-        return {**self._results, "listings": listings, "strings": list(self._strings.values), "lines": lines}
+    def _packet(self, count: int) -> dict[str, Any]:
+        """The packet with the first `count` listings, in the order in which the page shows them."""
+        shown = sorted(range(count), key=lambda n: self._shown[_pair(self._order[n])])
+        numbers = {_pair(self._order[n]): place for place, n in enumerate(shown)}
+        strings, lines = self._used[count]
+        return {
+            "results": [[*row, numbers.get(_pair(r), -1)] for row, r in zip(self._rows, self._results, strict=True)],
+            "charts": self._charts,
+            "listings": [self._listings[n] for n in shown],
+            "strings": list(itertools.islice(self._strings.values, strings)),
+            "lines": list(itertools.islice(self._lines.values, lines)),
+        }
 
 
 def _json(value: Any) -> bytes:
@@ -230,7 +249,7 @@ def _row(r: Result, strings: Table) -> list[Any]:
         command_of(r),
     )
     return [
-        *map(strings, texts),
+        *strings.each(texts),
         *(k.pack, k.alignment, k.num_warps, int(k.fusion), r.total, r.different, worst),
     ]
 
@@ -242,7 +261,7 @@ def _listing(view: View, r: Result, strings: Table, lines: Table) -> list[Any]:
     k = r.key
     resources = [[strings(n), v] for n, v in r.resources.items()]
     return [
-        *map(strings, _listing_name(r)),
+        *strings.each(_listing_name(r)),
         k.pack,
         int(k.fusion),
         _columns(listed.ptx, lines),
@@ -258,7 +277,7 @@ def _listing_name(r: Result) -> tuple[str, ...]:
 def _columns(found: Sequence[Line], lines: Table) -> list[list[int]]:
     """Lines as columns, which compress better than rows: text, number, mark."""
     return [
-        [lines(line.text) for line in found],
+        lines.each(line.text for line in found),
         [line.number for line in found],
         [MARKS[line.mark] for line in found],
     ]
@@ -276,24 +295,8 @@ def _distinct(results: Iterable[Result]) -> list[Result]:
     return list(by_pair.values())
 
 
-def _one_a_cell(results: Iterable[Result]) -> list[Result]:
-    by_cell: dict[tuple[str, str], Result] = {}
-    for r in _distinct(results):
-        by_cell.setdefault((r.key.variant, r.key.target), r)
-    return list(by_cell.values())
-
-
-def _one_a_variant(results: Iterable[Result]) -> list[Result]:
-    by_variant: dict[str, Result] = {}
-    for r in _one_a_cell(results):
-        by_variant.setdefault(r.key.variant, r)
-    return list(by_variant.values())
-
-
-# From all listings to none. The second text tells a reader of the page what is left out.
-_CHOICES: tuple[tuple[Callable[[Sequence[Result]], Iterable[Result]], str], ...] = (
-    (_distinct, ""),
-    (_one_a_cell, "For size, one pack and context of each variant and target is listed"),
-    (_one_a_variant, "For size, one target of each variant is listed"),
-    (lambda results: (), "For size, no listing is kept on this page"),
-)
+def _first_of_each(results: Iterable[Result], name: Callable[[Result], Any]) -> list[Result]:
+    found: dict[Any, Result] = {}
+    for r in results:
+        found.setdefault(name(r), r)
+    return list(found.values())
