@@ -100,6 +100,16 @@ def kernels() -> Iterator[MoveKernel]:
             body = f"ld{space}.{kind} {first}, [%in]; {_TO_WORD[register]} st.global.b32 [%out], %r1;"
             copied = f"ld{space}.{kind} {first}, [%in+8]; {store}.{kind} [%out+8], {first};"
             yield MoveKernel(f"memory {kind}{qualifier}", kind, f"{body} {copied}")
+        yield MoveKernel(f"shared memory {kind}", kind, _shared(kind, first, _TO_WORD[register]))
+        # At a word that is no function of the thread alone, sm_75 adds 32 bits to a uniform register.
+        short = "cvt.u64.u32 %at, %r1; add.u64 %d2, %d2, %at;"
+        place = f"ld.param.u64 %d2, [in]; ld.global.b32 %r1, [%in]; and.b32 %r1, %r1, 0x3F8; {short}"
+        body = f"{place} ld.global.{kind} {first}, [%d2]; {_TO_WORD[register]} st.global.b32 [%out], %r1;"
+        yield MoveKernel(f"memory {kind} at a word", kind, body)
+        place = "ld.param.u64 %d2, [out]; ld.global.b32 %r1, [%in]; and.b32 %r1, %r1, 24; shl.b32 %r2, %r0, 5;"
+        body = f"ld.global.{kind} {first}, [%in+8]; {place.replace('%r1', '%r4')} or.b32 %r4, %r4, %r2;"
+        yield MoveKernel(f"memory {kind} stored at a word", kind,
+                         f"{body} {short.replace('%r1', '%r4')} st.global.{kind} [%d2], {first};")  # fmt: skip
         table = f"mov.u64 %d2, table; and.b32 %r3, %r0, 3; mad.wide.u32 %d2, %r3, 8, %d2; ld.const.{kind} {first}"
         body = f"{table}, [%d2]; {_TO_WORD[register]} st.global.b32 [%out], %r1;"
         yield MoveKernel(f"table {kind} by thread", kind, body)
@@ -128,6 +138,22 @@ def kernels() -> Iterator[MoveKernel]:
         yield MoveKernel(f"an end of lanes {sides}", "u32", _end_of_some(*sides.split()))
     for of in ("a scalar", "the thread"):
         yield MoveKernel(f"a table of branches by {of}", "u32", _table_of_branches(of))
+
+
+def _shared(kind: str, first: str, to_word: str) -> str:
+    """A thread reads and writes, in one width, one of the two words of 64 bits that it has in shared memory.
+
+    Which one, a loaded bit says, so ptxas cannot know the value. No barrier is needed: one that orders nothing would
+    be taught without a lesson that shows it.
+    """
+    return (
+        f".shared .align 16 .b8 near[{16 * WARP}]; mov.u32 %r5, near; shl.b32 %r6, %r0, 4; add.u32 %r5, %r5, %r6; "
+        "ld.global.v2.u64 {%d2, %d3}, [%in]; st.shared.u64 [%r5], %d2; st.shared.u64 [%r5+8], %d3; "
+        "ld.global.b32 %r4, [%in+16]; and.b32 %r4, %r4, 8; add.u32 %r4, %r4, %r5; "
+        f"ld.shared.{kind} {first}, [%r4]; {to_word} st.global.b32 [%out], %r1; ld.global.{kind} {first}, [%in+24]; "
+        f"st.shared.{kind} [%r4], {first}; ld.shared.u64 %d2, [%r5]; ld.shared.u64 %d3, [%r5+8]; "
+        "st.global.v2.u64 [%out+16], {%d2, %d3};"
+    )
 
 
 def _kept_over_a_loop() -> str:

@@ -98,6 +98,49 @@ _ARRIVALS: dict[tuple[str, ...], tuple[str, str]] = {
 """By modifiers: where the number of arrivals is from, and that of expected bytes."""
 
 
+_ARRIVALS_OF_WARPS: dict[tuple[str, ...], tuple[str, str]] = {
+    ("TRANS64",): ("one", "register"),
+    ("TRANS64", "ACT0"): ("each lane", ""),
+    ("TRANS64", "ART0"): ("register", ""),
+}
+"""The same of USYNCS, which a warp carries out once. Source: what ptxas 13.5.37 makes of `mbarrier.arrive` for sm_107a.
+It multiplies a count by the number of active lanes for ART0, and leaves anything in the register of ACT0."""
+
+
+def _arrive_as_a_warp(instruction: MachineInstruction, to: Operand, where: Operand, number: Operand) -> MachineStep:
+    """USYNCS.ARRIVE: the lanes of a warp that are here arrive together."""
+    known = _ARRIVALS_OF_WARPS.get(instruction.modifiers[1:])
+    if known is None or not plain(to, "UR") or not plain(number, "UR") or (to.number > 0 and to.number % 2):
+        raise refuse(instruction)
+    arriving, expecting = known
+    if "register" in known and number.number < 0:
+        raise refuse(instruction)
+
+    def arrive(machine: Machine, lanes: Lanes, count: int) -> None:
+        shared = SharedBlocks.of(machine)
+        every = machine._all if lanes is None else lanes
+        places = _places(machine, instruction, lanes, count, where)
+        numbers = machine.read("UR", number.number, lanes)
+        warps, first, sizes = np.unique(every // _WARP, return_index=True, return_counts=True)
+        state = machine.random.integers(0, 1 << 32, (2, len(warps)), np.uint32)
+        shared.order.tick()
+        for at, warp in enumerate(warps.tolist()):
+            found = _barrier_at(shared, instruction, int(places[first[at]]))
+            state[1, at] = (int(state[1, at]) & 0x7FFFFFFF) | (found.phase & 1) << 31
+            value = int(numbers[first[at]])
+            found.bytes += value if expecting else 0
+            arrivals = {"one": 1, "each lane": int(sizes[at]), "register": value}[arriving]
+            if not 0 < arrivals <= found.pending:
+                raise MachineFault(f"{instruction.text}: {arrivals} arrivals, and the phase takes {found.pending} more")
+            found.pending -= arrivals
+            found.arrive(shared.order, shared.order.release(every[every // _WARP == warp]))
+            found.settle(shared.order)
+        for k in (0, 1):
+            machine.write_uniform("UR", to.number + k if to.number >= 0 else -1, warps, state[k])
+
+    return Act(instruction, arrive)
+
+
 def _arrive(instruction: MachineInstruction, to: Operand, where: Operand, number: Operand) -> MachineStep:
     """SYNCS.ARRIVE: arrive, or expect bytes, or both."""
     known = _ARRIVALS.get(instruction.modifiers[1:])
@@ -137,7 +180,10 @@ def _arrive(instruction: MachineInstruction, to: Operand, where: Operand, number
 
 
 class _PhaseCheck(MachineStep):
-    """SYNCS.PHASECHK: whether the phase of a parity, bit 31 of a register, is complete. A try lets others run first."""
+    """SYNCS.PHASECHK: whether the phase of a parity, bit 31 of a register, is complete. A try lets others run first.
+
+    USYNCS.PHASECHK is the same with a uniform register and predicate.
+    """
 
     def __init__(self, instruction: MachineInstruction, to: Operand, where: Operand, parity: Operand) -> None:
         super().__init__(instruction)
@@ -154,7 +200,7 @@ class _PhaseCheck(MachineStep):
         shared = SharedBlocks.of(machine)
         every = machine._all if lanes is None else lanes
         places = _places(machine, instruction, lanes, count, self.where)
-        parity = machine.read("R", self.parity.number, lanes) >> np.uint32(31)
+        parity = machine.read(self.parity.kind, self.parity.number, lanes) >> np.uint32(31)
         answers = np.zeros(count, np.uint8)
         for place in np.unique(places).tolist():
             found = _barrier_at(shared, instruction, place)
@@ -165,7 +211,11 @@ class _PhaseCheck(MachineStep):
                 found.observed = max(found.observed, last.phase)
                 shared.land(place)
                 shared.order.acquire(every[done], last.released)
-        machine.write("P", self.to.number, lanes, answers)
+        if self.to.kind == "UP":
+            warps, first = np.unique(every // _WARP, return_index=True)
+            machine.write_uniform("UP", self.to.number, warps, answers[first])
+        else:
+            machine.write("P", self.to.number, lanes, answers)
         if answers.any() or not self.tries:
             return True
         total = machine.lanes if fibre.lanes is None else len(fibre.lanes)
@@ -179,6 +229,9 @@ class _PhaseCheck(MachineStep):
         return False
 
 
+_PHASE_CHECKS = (("PHASECHK", "TRANS64"), ("PHASECHK", "TRANS64", "TRYWAIT"))
+
+
 def _syncs(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     words, operands = instruction.modifiers, instruction.operands
     if words == ("CCTL", "IV") and len(operands) == 1 and is_shared(operands[0]):
@@ -190,7 +243,39 @@ def _syncs(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
         return _exchange(instruction, where, value)
     if words[:1] == ("ARRIVE",):
         return _arrive(instruction, to, where, value)
-    if words in (("PHASECHK", "TRANS64"), ("PHASECHK", "TRANS64", "TRYWAIT")) and plain(to, "P") and plain(value, "R"):
+    if words in _PHASE_CHECKS and plain(to, "P") and plain(value, "R"):
+        return _PhaseCheck(instruction, to, where, value)
+    raise refuse(instruction)
+
+
+def _usyncs(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
+    """USYNCS (sm_107a): SYNCS that a warp carries out once, with uniform registers."""
+    words, operands, guard = instruction.modifiers, instruction.operands, instruction.guard
+    places = operands[:1] if len(operands) == 1 else operands[1:2]
+    if not places or not is_shared(places[0]) or places[0].base is not None or places[0].uniform is None:
+        raise refuse(instruction)
+    if guard is not None and guard.kind != "UP":
+        raise refuse(instruction)
+    if words == ("CCTL", "IV") and len(operands) == 1:
+
+        def forget(machine: Machine, lanes: Lanes, count: int) -> None:
+            every = machine._all if lanes is None else lanes
+            first = every[np.unique(every // _WARP, return_index=True)[1]]
+            _forget(machine, instruction, first, len(first))
+
+        return Act(instruction, forget)
+    if len(operands) != 3:
+        raise refuse(instruction)
+    to, where, value = operands
+    if words == ("EXCH", "64") and to == Operand("UR", -1):
+        return _exchange(instruction, where, value)
+    if words[:1] == ("ARRIVE",):
+        return _arrive_as_a_warp(instruction, to, where, value)
+    if (
+        words in (("PHASECHK", "TRANS64"), ("PHASECHK", "TRANS64", "TRYWAIT"))
+        and plain(to, "UP")
+        and plain(value, "UR")
+    ):
         return _PhaseCheck(instruction, to, where, value)
     raise refuse(instruction)
 
@@ -557,6 +642,7 @@ def _arrive_after_copies(instruction: MachineInstruction, code: MachineCode) -> 
 
 ASYNC_COPIES: dict[str, Callable[[MachineInstruction, MachineCode], MachineStep]] = {
     "SYNCS": _syncs,
+    "USYNCS": _usyncs,
     "ARRIVES": _arrive_after_copies,
     "UBLKCP": _copy,
     "UBLKRED": _reduce,

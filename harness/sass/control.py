@@ -1055,6 +1055,28 @@ class MemoryAccess(MachineStep):
         return rows
 
 
+class ShortAddress(MemoryAccess):
+    """A load or store of global memory at a register of 32 bits, without sign, plus a uniform one of 64."""
+
+    def run(self, machine: Machine, fibre: Fibre) -> bool:
+        """See MachineStep.run."""
+        lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
+        if count:
+            assert self.where.base is not None
+            short = machine.read("R", self.where.base.number, lanes).astype(np.int64)
+            addresses = short + global_addresses(machine, lanes, count, replace(self.where, base=None))
+            if self.loads:
+                rows = global_rows(machine, self.instruction, addresses, self.size)
+                for k, word in enumerate(as_words(rows, self.size, self.signed)):
+                    if self.data.number >= 0:
+                        machine.write("R", self.data.number + k, lanes, word)
+            else:
+                rows = stored(machine, self.data, self.size, lanes, count)
+                global_rows(machine, self.instruction, addresses, self.size, rows)
+        fibre.pc += BYTES
+        return True
+
+
 def _written(buffer: Buffer, index: Array, size: int) -> None:
     if buffer.undefined is not None:
         _rows_of(buffer.undefined, size)[index] = 0
@@ -1079,18 +1101,21 @@ def _memory(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
     if len(instruction.operands) != 2:
         raise refuse(instruction)
     data, where = instruction.operands if loads else instruction.operands[::-1]
-    if where.kind != "mem" or not plain(data, "R") or (where.base is not None and where.base.suffix in SCALES):
+    short = where.kind == "mem32" and instruction.opcode in ("LDG", "STG")
+    if not plain(data, "R") or (where.base is not None and where.base.suffix in SCALES):
+        raise refuse(instruction)
+    if where.kind != "mem" and (not short or where.name):
         raise refuse(instruction)
     if local and (where.wide or where.uniform is not None or where.name):
         raise refuse(instruction)
     uniform = where.uniform
-    if uniform is not None and (uniform.suffix or (where.base is not None and not where.wide)):
+    if uniform is not None and (uniform.suffix or (where.base is not None and not (where.wide or short))):
         raise refuse(instruction)
-    if where.base is not None and where.base.number > 0 and where.base.number % 2 and not local:
+    if where.base is not None and where.base.number > 0 and where.base.number % 2 and not (local or short):
         raise refuse(instruction, "has registers that are not aligned")
     size, signed = _size_of(instruction)
     _even(instruction, data, size)
-    return MemoryAccess(instruction, size, signed, where, data)
+    return (ShortAddress if short else MemoryAccess)(instruction, size, signed, where, data)
 
 
 CONTROL: dict[str, Callable[[MachineInstruction, MachineCode], MachineStep]] = {

@@ -27,7 +27,7 @@ from ptxdiff.sass import isa  # noqa: F401  declares the rows
 from ptxdiff.sass.cubin import MachineCode, Parameter
 from ptxdiff.sass.rows import DESTINATIONS, ROWS, SOURCES, functions_of, is_uniform, match, undecided_of
 from ptxdiff.sass.text import BYTES, MachineFault, MachineInstruction, Operand, Unsupported
-from ptxdiff.sass.unwritten import parts_of, spread_of
+from ptxdiff.sass.unwritten import parts_of, parts_with, spread_of
 
 SCHEDULES = ("fall-through first", "taken first", "in turns")
 """The orders in which the sides of a branch run."""
@@ -672,7 +672,7 @@ def _kind_of(operand: Operand) -> str:
     parts = [p.kind + p.suffix for p in (operand.base, operand.uniform) if p is not None]
     if operand.kind == "word":
         return operand.name
-    if operand.kind == "mem":
+    if operand.kind in ("mem", "mem32"):
         return f"[{'+'.join(parts)}]"
     signs = "-" * operand.negated + "!" * operand.inverted + "|" * operand.absolute
     return signs + operand.kind + operand.suffix + (f"[{parts[0]}]" if parts else "")
@@ -736,8 +736,12 @@ class Computed(MachineStep):
                 results = [f(count, *values) for f in self.functions]
                 unwritten = self._unwritten(machine, lanes, values) if machine.unwritten else None
                 if self.undecided is not None:
-                    unknown = self.undecided(count, *values) != 0
-                    results[0] = np.where(unknown, machine.unknown(count, 1), results[0])
+                    unknown = self.undecided(count, *values)
+                    drawn = machine.unknown(count, DESTINATIONS[self.destinations[0][0]])
+                    results[0] = results[0] & ~unknown | drawn & unknown
+                    if self.destinations[0][0] == "R":
+                        parts = parts_with(unknown)
+                        unwritten = parts if unwritten is None else unwritten | parts
                 for (kind, place), value in zip(self.destinations, results, strict=True):
                     if kind == "R2":
                         low, high = value.view(np.uint32).reshape(-1, 2).T

@@ -74,6 +74,7 @@ SOURCES: Mapping[str, SourceKind] = {
     "o4": SourceKind(32, suffixes=("24",), immediate="none"),  # all but the upper byte is read
     "o2": SourceKind(32, suffixes=("28",), immediate="none"),  # all but the upper four bits are read
     "z": SourceKind(32, suffixes=("SIGN",), immediate="none"),  # the sign of a register
+    "single": SourceKind(32, suffixes=("F32",), immediate="none"),  # a float32 beside halves
     "d": SourceKind(64, "-|", "f64", immediate="high"),
     "i2": SourceKind(32, "-", "two", signed=True),
     "-q": SourceKind(64, "-", "two", immediate="none"),  # a pair of registers that is negated
@@ -125,7 +126,7 @@ class InstructionRow:
 
     given: constants of the definition that belong to the whole row. last_zero: modifiers with which the last source
     must be RZ, because it is not known where the instruction puts the bits of another one. undecided: says of sources
-    whether the first destination, a predicate, is not known for them; the machine then chooses it at random, as it does
+    which bits of the first destination are not known for them; the machine then chooses these at random, as it does
     with bits that were never written.
     """
 
@@ -378,11 +379,11 @@ def functions_of(match: RowMatch) -> tuple[ArrayFunction, ...]:
 
 
 def undecided_of(match: RowMatch) -> ArrayFunction | None:
-    """Where the first destination is not known, over arrays of the sources; None if it is always known."""
+    """Which bits of the first destination are not known, over arrays of the sources; None if all always are."""
     if match.row.undecided is None:
         return None
     kinds = tuple((SOURCES[k].width, SOURCES[k].signed) for k, _ in match.operands)
-    return _array_function(match.row.undecided, (), kinds, DESTINATIONS["P"])
+    return _array_function(match.row.undecided, (), kinds, DESTINATIONS[match.shape.destinations[0]])
 
 
 @cache

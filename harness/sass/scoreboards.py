@@ -52,7 +52,7 @@ class EarlyUse:
 
 
 _OF_MEMORY = ("ATOM", "LD", "RED", "SHFL", "ST")
-_OF_SHARED = frozenset({"ATOMS", "LDGSTS", "LDS", "LDSM", "STS", "STSM", "SYNCS", "UGETNEXTWORKID"})
+_OF_SHARED = frozenset({"ATOMS", "LDGSTS", "LDS", "LDSM", "STS", "STSM", "SYNCS", "UGETNEXTWORKID", "USYNCS"})
 _STORES = frozenset({"ST", "STG", "STS", "STL", "STSM", "RED", "REDG", "SUST", "UBLKRED", "REDAS"})
 _CONVERTING = frozenset({"BREV", "F2F", "F2I", "FCHK", "FLO", "FRND", "I2F", "I2I", "MUFU", "POPC"})
 """Opcodes of the unit that converts and approximates, which reads operands and finishes in order, whichever scoreboards
@@ -73,7 +73,7 @@ _NOTHING = frozenset({
     "YIELD",
 })  # fmt: skip
 """Opcodes whose operands are all read. So are those of every other opcode whose first operand is an address."""
-_ADDRESSES = frozenset({"gdesc", "idesc", "mem", "tmem"})
+_ADDRESSES = frozenset({"gdesc", "idesc", "mem", "mem32", "tmem"})
 
 
 def early_uses(function: MachineFunction) -> list[EarlyUse]:
@@ -218,7 +218,8 @@ def _accessed(instruction: MachineInstruction) -> tuple[frozenset[Place], frozen
         for part in (operand.base, operand.uniform):
             if part is not None:
                 # An address of shared memory has 32 bits, and so have a uniform register in it and a constant's index.
-                narrow = operand.base is not None or instruction.opcode in _OF_SHARED or operand.kind == "c"
+                narrow = operand.base is not None and operand.kind != "mem32"
+                narrow |= instruction.opcode in _OF_SHARED or operand.kind == "c"
                 narrow |= not known and operand is instruction.operands[0]
                 _add(reads, part, 2 if operand.wide or (part.kind == "UR" and not narrow) else 1)
         _add(reads, operand, size if operand.kind == "R" else 1)

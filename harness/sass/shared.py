@@ -30,8 +30,6 @@ from ptxdiff.sass.text import BYTES, SCALES, MachineFault, MachineInstruction, O
 
 RESERVED = 0x400
 """Bytes at the beginning of shared memory that a kernel must not use, from sm_90 on."""
-ALLOCATIONS = 0x40, 0x60
-"""Of the reserved bytes those in which ptxas keeps book of allocations of tensor memory; at first they are 0."""
 BARRIERS = 16
 _SIZES = {"U8": (1, 0), "S8": (1, 1), "U16": (2, 0), "S16": (2, 1), "64": (8, 0), "128": (16, 0)}
 
@@ -39,6 +37,15 @@ _SIZES = {"U8": (1, 0), "S8": (1, 1), "U16": (2, 0), "S16": (2, 1), "64": (8, 0)
 def reserved(target: str) -> int:
     """The bytes at the beginning of shared memory that belong to the driver."""
     return RESERVED if int(target.removeprefix("sm_").rstrip("af") or 0) >= 90 else 0
+
+
+def allocations(target: str) -> tuple[int, int]:
+    """Of the reserved bytes those in which ptxas keeps book of allocations of tensor memory; at first they are 0.
+
+    The first byte, and the one after the last. Source: what 12.9.86, 13.0.88 and 13.5.37 make of `tcgen05.alloc`.
+    """
+    first = 0xC0 if target.rstrip("af") in ("sm_101", "sm_110") else 0x40
+    return first, first + 0x20
 
 
 @dataclass
@@ -77,7 +84,7 @@ class SharedBlocks:
         unit = min([_SIZES.get(w, (4, 0))[0] for i in instructions if i.opcode in _SMALL for w in i.modifiers] + [4])
         self.fenced = any(i.opcode == "MEMBAR" for i in instructions)
         partial = any(
-            i.opcode == "SYNCS"
+            i.opcode in ("SYNCS", "USYNCS")
             or (self.fenced and i.opcode in ("ATOM", "ATOMS", "RED"))
             or (i.opcode == "BAR" and (len(i.operands) > 1 or "ARV" in i.modifiers))
             or (i.opcode in ("LD", "ST") and "STRONG" in i.modifiers)
@@ -96,9 +103,10 @@ class SharedBlocks:
         self.stored = np.zeros(len(self.memory.bytes), np.bool_)
         """Which bytes a thread stored to."""
         self.doubtful = False  # whether a thread stored functions of bits that were never written
+        self.book = allocations(code.target)
         self.allocates = any(i.opcode == "UTCATOMSWS" for i in instructions)
         if self.allocates:
-            self.memory.bytes.reshape(-1, self.memory.size)[:, slice(*ALLOCATIONS)] = 0
+            self.memory.bytes.reshape(-1, self.memory.size)[:, slice(*self.book)] = 0
         self.at = np.full(machine.lanes, -1, np.int8)  # the barrier at which a lane waits
         self.expected = np.zeros(machine.lanes, np.int64)  # how many threads it waits for; 0: all of its block
         self.vote = np.zeros(machine.lanes, np.uint8)
@@ -223,7 +231,7 @@ class SharedBlocks:
             raise MachineFault(f"{instruction.text}: address 0x{at:x} of shared memory is not a multiple of {size}")
         bad = (addresses < low) | (addresses + size > self.memory.limit)
         if self.allocates:
-            bad &= (addresses < ALLOCATIONS[0]) | (addresses + size > ALLOCATIONS[1])
+            bad &= (addresses < self.book[0]) | (addresses + size > self.book[1])
         if bad.any():
             at, limit = int(addresses[bad][0]), self.memory.limit
             raise MachineFault(f"{instruction.text}: address 0x{at:x} is outside the {limit} bytes of shared memory")

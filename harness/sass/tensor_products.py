@@ -23,7 +23,7 @@ from ptxdiff.emulator.kernel.tcgen05.in_flight import NONE
 from ptxdiff.emulator.kernel.tcgen05.instruction_descriptors import LONGER
 from ptxdiff.emulator.kernel.tcgen05.memory import CELLS, COLUMNS
 from ptxdiff.emulator.numeric.vectorise import Array
-from ptxdiff.emulator.targets import Target
+from ptxdiff.emulator.targets import Target, requirement
 from ptxdiff.sass.clusters import ClusterBlocks
 from ptxdiff.sass.control import refuse
 from ptxdiff.sass.cubin import MachineCode
@@ -33,7 +33,10 @@ from ptxdiff.sass.shared import SharedBlocks
 from ptxdiff.sass.tensor_memory import BlocksTensorMemory
 from ptxdiff.sass.text import MachineFault, MachineInstruction, Unsupported, plain
 
-_TARGETS = ("sm_100", "sm_103")
+_TARGETS = ("sm_100", "sm_103", "sm_107", "sm_110")
+
+_LATER = requirement("107f")
+"""The targets on which products differ as `TensorProduct.later` says."""
 
 
 class _Issue:
@@ -142,9 +145,12 @@ _BUFFER = re.compile(r"(?:^|\.)BUFFER([1-3])$")
 _SPARSE = 1 << 2
 """The bit of an instruction descriptor that says whether a is sparse (ISA 9.7.16.4.2)."""
 _UNSCALED = {"UTCHMMA": "f16", "UTCQMMA": "f8f6f4", "UTCIMMA": "i8"}
-_SCALED = {("UTCQMMA",): ("mxf8f6f4", 32), ("UTCOMMA",): ("mxf4", 32), ("UTCOMMA", "4X"): ("mxf4nvf4", 16)}
+_SCALED = {
+    ("UTCQMMA",): ("mxf8f6f4", 32), ("UTCOMMA",): ("mxf4", 32), ("UTCOMMA", "4X"): ("mxf4nvf4", 16),
+    ("UTCOMMA", "BLOCK16"): ("mxf4nvf4", 16),
+}  # fmt: skip
 """By opcode and words: the kind, and the elements that share a scale. With scales of 32 elements, kinds mxf4 and
-mxf4nvf4 are one instruction, and one arithmetic."""
+mxf4nvf4 are one instruction, and one arithmetic. For sm_103a, ptxas writes BLOCK16 for 4X."""
 
 
 def _kind(name: str, descriptor: int) -> str:
@@ -194,7 +200,9 @@ def _product(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
         if not name or shift or ws:
             raise refuse(instruction)
     bound = SimpleNamespace(modifiers={"collector": collector}, spelling=f"tcgen05.mma of {instruction.opcode}")
-    dense = tuple(x for x in LONGER.get(name, ()) if Target.parse(code.target).has(x.targets))
+    target = Target.parse(code.target)
+    dense = tuple(x for x in LONGER.get(name, ()) if target.has(x.targets))
+    later = target.has(_LATER)
 
     def multiply(issue: _Issue, lane: int) -> None:
         machine = issue.machine
@@ -225,7 +233,7 @@ def _product(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
         elif masks is not None:
             given += [_uniform(machine, masks.number + k, lane) for k in range(8 if pair else 4)]
         longer = () if sparse else dense
-        detail = products.TensorProduct(kind, ws, each, shift, tuple(places), pair, sparse, longer)
+        detail = products.TensorProduct(kind, ws, each, shift, tuple(places), pair, sparse, longer, later)
         step = SimpleNamespace(detail=detail, bound=bound, kind="tcgen05_mma")
         products.run_product(issue, step, lane, given)  # type: ignore[arg-type]  # the parts of a frame that it uses
 

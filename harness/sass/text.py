@@ -68,7 +68,8 @@ class Operand:
     kind: "R", "UR", "P", "UP", "B" (registers; `number`, -1 for RZ and URZ, 7 for PT and UPT), "c" (constant bank
     `bank` at `offset`, plus the register `base`), "int", "float" (immediates; `value` is the integer as written, for a
     float None), "mem" (an address: register `base` or none, whose suffix may be one of `SCALES`, `uniform` register or
-    none, `offset`, `wide` for a 64-bit base), "gdesc" (descriptors of matrices, from uniform register `number` on),
+    none, `offset`, `wide` for a 64-bit base), "mem32" (the same with a base of 32 bits, without sign, beside a uniform
+    register of 64), "gdesc" (descriptors of matrices, from uniform register `number` on),
     "tmem" (an address of tensor memory in uniform register `number`, plus `offset`), "idesc" (a product's descriptor in
     uniform register `number`), "desc" (a descriptor of caching in uniform register `number`), "set" (numbers of
     scoreboards: `name`), "label" (`name`), "word" (a special register or another name). negated, absolute,
@@ -271,6 +272,8 @@ def operand(text: str) -> Operand:
         if base[0] == _NO_OFFSET and base[1] is not None:
             base = None, base[1]
         wide = base[0] is not None and base[0].suffix == "64"
+        if base[0] is not None and base[0].suffix == "U32" and base[1] is not None:
+            return Operand("mem32", offset=offset, base=base[0], uniform=base[1], name=found[1] or "")
         if base[0] is not None and base[0].suffix not in ("", "64", *SCALES):
             raise Unsupported(f"an address of unknown form: {text}")
         return Operand("mem", offset=offset, base=base[0], uniform=base[1], wide=wide, name=found[1] or "")

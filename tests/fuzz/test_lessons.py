@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 
@@ -88,6 +89,29 @@ def test_kernels_teach_an_end_under_two_predicates(step, monkeypatch: pytest.Mon
     assert all("an end of lanes" in words for words in differing)
 
 
+def test_kernels_teach_addresses_of_32_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    forms = {"LDG.E.S16.SYS R,[RU32+UR]", "STG.E.64.SYS [RU32+UR],R", "LDS.U.S16 R,[R]", "STS.U8 [R],R"}
+    lessons, differing = _of_kernels("sm_75")
+    assert differing == []
+    assert forms <= {form for form, _ in lessons.agreed}
+    short = {form for form in forms if "U32" in form}
+
+    def without_offset(self, machine, fibre):
+        """As if R were RZ."""
+        kept = self.where
+        self.where = dataclasses.replace(kept, base=dataclasses.replace(kept.base, number=-1))
+        try:
+            return right(self, machine, fibre)
+        finally:
+            self.where = kept
+
+    right = control.ShortAddress.run
+    monkeypatch.setattr(control.ShortAddress, "run", without_offset)
+    lessons, differing = _of_kernels("sm_75")
+    assert short <= {form for form, _ in lessons.differed}
+    assert all("at a word" in words for words in differing)
+
+
 def _of_each_lane(self, machine, fibre):
     """The branch as if each lane with the predicate took it."""
     lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
@@ -116,6 +140,6 @@ def _of_right_kernels() -> tuple[teaching.MoveLessons, list[str]]:
     return _of_kernels()
 
 
-def _of_kernels() -> tuple[teaching.MoveLessons, list[str]]:
-    own, lessons = bundled(TARGET), teaching.MoveLessons()
-    return lessons, move_kernels.taught(TARGET, assembler(own.path, 3, own.options), lessons)
+def _of_kernels(target: str = TARGET) -> tuple[teaching.MoveLessons, list[str]]:
+    own, lessons = bundled(target), teaching.MoveLessons()
+    return lessons, move_kernels.taught(target, assembler(own.path, 3, own.options), lessons)

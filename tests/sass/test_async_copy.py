@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 
 from ptxdiff import run_ptx
+from ptxdiff.emulator import Buffer
 from ptxdiff.sass import async_copy
+from ptxdiff.sass.cubin import MachineCode, Parameter
+from ptxdiff.sass.run import run_machine_code
 from ptxdiff.sass.text import MachineFault, Unsupported
 from ptxdiff.triton.targets import probe
 from tests.support.sampling import mixed
-from tests.support.sass.assembly import run
+from tests.support.sass.assembly import run, written
 from tests.support.sass.modules import run_one
 
 BLOCKS, THREADS = 2, 128
@@ -225,3 +228,98 @@ def test_a_planted_wrong_size_of_chunks_leaves_bytes_missing(monkeypatch) -> Non
 def test_what_is_not_known_is_refused(text: str) -> None:
     with pytest.raises(Unsupported):
         run(f".L:\n{text}\nEXIT", [])
+
+
+# On sm_107a ptxas 13.5.37 makes these of mbarriers whose address is the same for a warp. 64 threads, of which thread 0
+# makes the barrier; R5 is the thread, and UR6 the barrier's address.
+OF_WARPS = """
+S2R R5, SR_TID.X
+ISETP.NE.U32.AND P0, PT, R5, RZ, PT
+VOTEU.ALL UP0, P0
+UMOV UR6, 0x400
+UMOV UR4, 0x1fff80
+UMOV UR5, 0x7ffe0000
+USHF.L.U32 UR7, URZ, 0x1f, URZ
+{init}
+BAR.SYNC.DEFER_BLOCKING 0x0
+IMAD.SHL.U32 R6, R5, 0x4, RZ
+IADD3 R6, R6, 0x500, RZ
+STS [R6], R5
+{arrive}
+.L_wait:
+USYNCS.PHASECHK.TRANS64.TRYWAIT UP1, [UR6], UR7
+BRA.U !UP1, `(.L_wait)
+LOP3.LUT R6, R6, 0x84, RZ, 0x3c, !PT
+LDS R7, [R6]
+MOV R8, 0x4
+IMAD.WIDE.U32 R2, R5, R8, c[0x0][0x380]
+STG.E [R2.64], R7
+{after}
+EXIT
+"""
+MADE = "@!UP0 USYNCS.EXCH.64 URZ, [UR6], UR4"
+EACH_LANE = "USYNCS.ARRIVE.TRANS64.ACT0 UR8, [UR6], UR9"
+COUNTED = "UMOV UR9, 0x20\nUSYNCS.ARRIVE.TRANS64.ART0 URZ, [UR6], UR9"
+ONE_AND_BYTES = "UMOV UR9, {}\nUSYNCS.ARRIVE.TRANS64 URZ, [UR6], UR9\n"
+OTHERS = COUNTED.replace("0x20", "0x1f")
+
+
+def as_warps(arrive: str, *, after: str = "", init: str = MADE) -> np.ndarray:
+    output = np.zeros(64, np.uint32)
+    body = OF_WARPS.format(arrive=arrive, after=after, init=init)
+    code = MachineCode("kernel", "sm_107a", written(body), (Parameter(0, 8),), 0x380, {}, 0, 0x800)
+    run_machine_code(code, [Buffer(output, "out", defined=False)], (1,), 64)
+    return output
+
+
+@pytest.mark.parametrize(
+    "arrive", [EACH_LANE, COUNTED, ONE_AND_BYTES.format("0x0") + OTHERS], ids=["each lane", "counted", "expecting"]
+)
+def test_the_lanes_of_a_warp_arrive_together(arrive: str) -> None:
+    """A thread reads what one of the other warp stored before it arrived."""
+    np.testing.assert_array_equal(as_warps(arrive), np.arange(64) ^ 33)
+
+
+def test_only_the_lanes_that_are_here_arrive() -> None:
+    some = f"@P1 BRA `(.L_some)\n{EACH_LANE}\nBRA `(.L_join)\n.L_some:\n{EACH_LANE}\n.L_join:\nBSYNC B0"
+    twice = f"ISETP.LT.U32.AND P1, PT, R5, 0x10, PT\nBSSY B0, `(.L_join)\n{some}"
+    np.testing.assert_array_equal(as_warps(twice), np.arange(64) ^ 33)
+
+
+@pytest.mark.parametrize(
+    ("arrive", "init", "words"),
+    [
+        (EACH_LANE.replace("ACT0", "ART0").replace("UR9", "UR4"), MADE, "the phase takes"),
+        (EACH_LANE, "", "no mbarrier was made"),
+        (ONE_AND_BYTES.format("0x10") + OTHERS, MADE, "deadlock"),
+    ],
+    ids=["too many", "none made", "bytes that never come"],
+)  # fmt: skip
+def test_a_wrong_arrival_of_a_warp_is_a_fault(arrive: str, init: str, words: str) -> None:
+    with pytest.raises(MachineFault, match=words):
+        as_warps(arrive, init=init)
+
+
+def test_what_another_warp_stores_after_it_arrived_is_a_race() -> None:
+    late = f"{EACH_LANE}\nSTS [R6], R5"
+    with pytest.raises(MachineFault, match="barrier"):
+        as_warps(late)
+
+
+def test_a_barrier_of_warps_is_memory_again() -> None:
+    with pytest.raises(MachineFault, match="no mbarrier was made"):
+        as_warps(EACH_LANE, after="BAR.SYNC.DEFER_BLOCKING 0x0\n@!UP0 USYNCS.CCTL.IV [UR6]\n"
+                 "BAR.SYNC.DEFER_BLOCKING 0x0\nUSYNCS.PHASECHK.TRANS64 UP1, [UR6], UR7")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["USYNCS.ARRIVE.TRANS64.A1T0 URZ, [UR6], UR9", "USYNCS.ARRIVE.TRANS64.RED.ACT0 URZ, [UR6], UR9",
+     "USYNCS.ARRIVE.TRANS64.ACT0 URZ, [R6+UR6], UR9", "@P0 USYNCS.ARRIVE.TRANS64.ACT0 URZ, [UR6], UR9",
+     "USYNCS.ARRIVE.TRANS64.ACT0 R8, [UR6], UR9", "USYNCS.ARRIVE.TRANS64.ACT0 UR9, [UR6], UR9",
+     "USYNCS.PHASECHK.TRANS64 P1, [UR6], UR7", "USYNCS.PHASECHK.TRANS64 UP1, [UR6], R7", "USYNCS.CCTL [UR6]",
+     "USYNCS.EXCH.64 UR8, [UR6], UR4", "USYNCS.ARRIVE.TRANS64.ART0 URZ, [UR6], URZ", "USYNCS.CCTL.IV [R6]"],
+)  # fmt: skip
+def test_other_forms_of_a_warp_are_refused(text: str) -> None:
+    with pytest.raises(Unsupported):
+        as_warps(text)

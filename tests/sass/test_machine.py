@@ -238,6 +238,40 @@ def test_which_of_two_equal_float64_is_chosen_is_not_known() -> None:
     assert (found == 1).all()
 
 
+def _constant_half(value: int, use: str) -> np.ndarray:
+    """What threads store that use R5: a float16 of a float32 in the constant bank."""
+    body = f"{PLACE_OF_THREAD} HADD2 R4, -RZ.H0_H0, c[0x0][0x168].F32\n{use} {STORE}"
+    output = np.zeros(32, np.uint32)
+    code = MachineCode("kernel", "sm_75", written(body), (Parameter(0, 8), Parameter(8, 4)), 0x160, {}, 0, 0)
+    run_machine_code(code, [Buffer(output, "out", defined=False), value], (1,), 32)
+    return output
+
+
+BOTH_HALVES = "PRMT R5, R4, 0x1010, RZ"
+ONE_HALF = "LOP3.LUT R5, R4, 0xffff, RZ, 0xc0, !PT"
+
+
+@pytest.mark.parametrize(
+    ("value", "half"),
+    [(0x3D800000, 0x2C00), (0x80000000, 0x8000), (0x33800000, 1), (0x477FE000, 0x7BFF), (0xFF800000, 0xFC00)],
+)
+def test_a_half_that_lies_in_a_constant_bank_as_a_float32(value: int, half: int) -> None:
+    assert (_constant_half(value, ONE_HALF) == half).all()
+    assert (_constant_half(value, BOTH_HALVES) == half * 0x10001).all()
+
+
+@pytest.mark.parametrize("use", ["MOV R5, R4", "LOP3.LUT R5, R4, 0x10000, RZ, 0xc0, !PT", "PRMT R5, R4, 0x3232, RZ"])
+def test_the_half_beside_it_is_not_known(use: str) -> None:
+    with pytest.raises(UndefinedBits):
+        _constant_half(0x3D800000, use)
+
+
+@pytest.mark.parametrize("value", [0x3D800001, 0x477FF000, 0x33000000, 0x7FC00000])
+def test_how_a_float32_rounds_there_is_not_known(value: int) -> None:
+    with pytest.raises(UndefinedBits):
+        _constant_half(value, ONE_HALF)
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -384,6 +418,43 @@ def test_what_one_side_of_a_branch_leaves_for_the_other_depends_on_the_schedule(
 def test_a_store_outside_is_found() -> None:
     with pytest.raises(MachineFault, match="out"):
         run(f"{LOAD} MOV R5, RZ\nSTG.E [R2.64+0x80], R5\nEXIT", [WORDS])
+
+
+SHORT = """
+ULDC.64 UR4, c[0x0][0x160]
+IMAD.SHL.U32 R6, R0, 0x4, RZ
+LOP3.LUT R6, R6, 0x7c, RZ, 0x3c, !PT
+LOP3.LUT R7, R6, 0x{high}, RZ, 0xfc, !PT
+ULDC.64 UR6, c[0x0][0x168]
+LDG.E.SYS R5, [R6.U32+UR6]
+STG.E.SYS [R7.U32+UR4{more}], R5
+EXIT
+"""
+
+
+def test_an_address_of_32_bits_beside_a_uniform_register() -> None:
+    """R7 is odd, as no pair of registers is."""
+    found, _ = run(LOAD + SHORT.format(high="0", more=""), [WORDS])
+    assert (found == WORDS).all()
+
+
+@pytest.mark.parametrize(("high", "more"), [("80000000", ""), ("0", "+0x4"), ("0", "+-0x4"), ("1", "")])
+def test_a_wrong_address_of_32_bits_is_found(high: str, more: str) -> None:
+    with pytest.raises(MachineFault):
+        run(LOAD + SHORT.format(high=high, more=more), [WORDS])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["LDL R5, [R6.U32+UR4]", "LDS.U R5, [R6.U32+UR4]", "RED.E.ADD.STRONG.GPU [R6.U32+UR4], R5",
+     "ATOMG.E.ADD.STRONG.GPU PT, R5, [R6.U32+UR4], R4", "LDG.E R5, [R6.U32]", "LDG.E R5, [R6.U32+UR4.X4]",
+     "LD.E R5, [R6.U32+UR4]", "ST.E [R6.U32+UR4], R5", "ATOM.E.ADD.STRONG.GPU PT, R5, [R6.U32+UR4], R4",
+     "LDGSTS.E [R6], [R6.U32+UR4]", "LDGSTS.E [R6.U32+UR4], [R6.64]", "QSPC.E.G P0, RZ, [R6.U32+UR4]",
+     "STS [R6.U32+UR4], R5", "CCTL.IVALL [R6.U32+UR4]", "LDSM.16.M88 R5, [R6.U32+UR4]", "STL [R6.U32+UR4], R5"],
+)  # fmt: skip
+def test_other_accesses_at_such_an_address_are_refused(text: str) -> None:
+    with pytest.raises(Unsupported):
+        run(f"{LOAD} ULDC.64 UR4, c[0x0][0x168]\nMOV R6, RZ\n{text}\n{STORE}", [WORDS])
 
 
 def test_a_misaligned_access_is_found() -> None:

@@ -70,6 +70,16 @@ def test_loads_and_stores_give_the_bits_of_the_ptx(shape: str, num: int, packed:
     np.testing.assert_array_equal(ran(kernel, count, level="sass", opt=3), wanted)
 
 
+@pytest.mark.parametrize("target", ["sm_103a", "sm_110a"])
+def test_ptxas_keeps_book_of_allocations_where_the_target_has_it(target: str) -> None:
+    if not probe()[target].available:
+        pytest.skip(f"no ptxas for {target}")
+    kernel = moved("32x32b", 1, False)
+    there = kernel.replace("sm_100a", target).replace(".version 8.7", ".version 9.0")
+    assert there != kernel
+    np.testing.assert_array_equal(ran(there, 1, level="sass", opt=3), ran(kernel, 1))
+
+
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("level", [0, 3])
 def test_stores_of_halves_give_the_bits_of_the_ptx(level: int) -> None:

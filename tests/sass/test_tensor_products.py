@@ -107,6 +107,28 @@ def test_products_give_the_bits_of_the_references(product: Product, level: int) 
     np.testing.assert_array_equal(*multiplied(product))
 
 
+# In machine code of sm_103a, scales of 16 elements are another word than on sm_100a.
+NVF4 = next(p for p in SCALED if p.kind == "mxf4nvf4" and p.size == "block16")
+
+
+@pytest.mark.parametrize(
+    ("product", "target"),
+    [(DENSE[0], "sm_110a"), (NVF4, "sm_110a"), (NVF4, "sm_103a")],
+    ids=["f16-sm_110a", "nvf4-sm_110a", "nvf4-sm_103a"],
+)
+def test_products_of_other_targets(product: Product, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not probe()[target].available:
+        pytest.skip(f"no ptxas for {target}")
+
+    def as_machine_code(kernel: str, data: np.ndarray, out: np.ndarray, shared: int = 65536) -> np.ndarray:
+        there = kernel.replace(".version 8.7", ".version 9.0").replace(TARGET, target)
+        run_ptx(there, 1, 128, data, out, level="sass", opt=3, shared=shared)
+        return out
+
+    monkeypatch.setattr(tm, "run", as_machine_code)
+    np.testing.assert_array_equal(*multiplied(product))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("level", [0], indirect=True)
 @pytest.mark.parametrize("product", WITHOUT_OPTIMISATION, ids=name)

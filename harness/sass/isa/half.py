@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from ptxdiff.emulator.isa.compare import combine
 from ptxdiff.emulator.isa.compare_float import compared
-from ptxdiff.emulator.isa.convert_float import cvt_f32_f16
+from ptxdiff.emulator.isa.convert_float import cvt_f16_f32, cvt_f32_f16
 from ptxdiff.emulator.isa.float_extremes import max_halves, max_xorsign_halves, min_halves, min_xorsign_halves
 from ptxdiff.emulator.isa.half import add_halves, fma_halves, mul_halves
-from ptxdiff.emulator.numeric.floatbits import BF16, F16
+from ptxdiff.emulator.isa.modifiers import RN
+from ptxdiff.emulator.numeric.floatbits import BF16, F16, F32, is_nan
 from ptxdiff.sass.isa.single import BOOLEANS, COMPARISONS
 from ptxdiff.sass.rows import row
 
@@ -30,6 +31,18 @@ def hadd2_f32(a: int) -> int:
 def hadd2_f32_sat(a: int) -> int:
     """A float16 as a float32 between 0 and 1."""
     return cvt_f32_f16(a & 0xFFFF, 1)
+
+
+def _beside_a_half(a: int) -> int:
+    """The bits of `hadd2_constant` that are not known: the upper half; all of them if the number is no float16."""
+    narrow = cvt_f16_f32(a, RN, 0, 0, 0, 0)
+    return 0xFFFF0000 if cvt_f32_f16(narrow, 0) == a and not is_nan(a, F32) else 0xFFFFFFFF
+
+
+@row("HADD2", "R = -RZ,single", label="HADD2.constant", undecided=_beside_a_half)
+def hadd2_constant(a: int) -> int:
+    """A float16 that lies in a constant bank as a float32, in the lower half."""
+    return cvt_f16_f32(a, RN, 0, 0, 0, 0)
 
 
 @row("HMUL2{.type}{.FTZ}{.SAT}", "R = h,h", type=_TYPES)
