@@ -74,7 +74,7 @@ SOURCES: Mapping[str, SourceKind] = {
     "o4": SourceKind(32, suffixes=("24",), immediate="none"),  # all but the upper byte is read
     "o2": SourceKind(32, suffixes=("28",), immediate="none"),  # all but the upper four bits are read
     "z": SourceKind(32, suffixes=("SIGN",), immediate="none"),  # the sign of a register
-    "single": SourceKind(32, suffixes=("F32",), immediate="none"),  # a float32 beside halves
+    "single": SourceKind(32, suffixes=("F32",), immediate="none"),  # a float32 in a constant bank, beside halves
     "d": SourceKind(64, "-|", "f64", immediate="high"),
     "i2": SourceKind(32, "-", "two", signed=True),
     "-q": SourceKind(64, "-", "two", immediate="none"),  # a pair of registers that is negated
@@ -323,6 +323,8 @@ def _fits(kind: str, operand: Operand, uniform: bool) -> bool:
     if kind in ("X", "N", "Z") and operand.number < 0:
         return False
     if kind == "V" and operand.kind != "float":
+        return False
+    if kind == "single" and operand.kind != "c":
         return False
     if kind == "r" and (operand.kind != "R" or operand.number < 0):
         return False

@@ -272,6 +272,32 @@ def test_how_a_float32_rounds_there_is_not_known(value: int) -> None:
         _constant_half(value, ONE_HALF)
 
 
+DIVIDED = "MOV R4, 0x{a:x}\nMOV R6, 0x{c:x}\nF2FP.{words}.UNPACK_B_MERGE_C.SCALE_BY_C R5, R4, R6\n"
+OF_FOUR_BITS, OF_EIGHT = "SATFINITE.E2M1.F16", "SATFINITE.E4M3.BF16"
+
+
+@pytest.mark.parametrize(
+    ("words", "a", "scale", "mask", "codes"),
+    [(OF_EIGHT, 0x40003F80, 0x80, "0xffff", 0x3830), (OF_EIGHT, 0x40003F80, 0x7F, "0xffff", 0x4038),
+     (OF_FOUR_BITS, 0x42003C00, 0x7F, "0xff", 0x52), (OF_FOUR_BITS, 0x42003C00, 0x7E, "0xff", 0x74)],
+)  # fmt: skip
+def test_codes_divided_by_a_scale(words: str, a: int, scale: int, mask: str, codes: int) -> None:
+    body = DIVIDED.format(words=words, a=a, c=scale << 24)
+    found, _ = run(f"{LOAD} {body} LOP3.LUT R5, R5, {mask}, RZ, 0xc0, !PT {STORE}", [WORDS])
+    assert (found == codes).all()
+
+
+@pytest.mark.parametrize(
+    ("words", "c", "mask"),
+    [(OF_EIGHT, 0x7F000000, "0x10000"), (OF_FOUR_BITS, 0x7F000000, "0x100"), (OF_FOUR_BITS, 0x7F000001, "0xff"),
+     (OF_EIGHT, 0x7F010000, "0x1"), (OF_EIGHT, 0x7F000100, "0xffff")],
+)  # fmt: skip
+def test_what_is_above_the_codes_or_follows_from_more_than_a_scale_is_not_known(words: str, c: int, mask: str) -> None:
+    body = DIVIDED.format(words=words, a=0x40003F80, c=c)
+    with pytest.raises(UndefinedBits):
+        run(f"{LOAD} {body} LOP3.LUT R5, R5, {mask}, RZ, 0xc0, !PT {STORE}", [WORDS])
+
+
 @pytest.mark.parametrize(
     "body",
     [

@@ -17,21 +17,29 @@ from ptxdiff.emulator.isa.convert_narrow import (
     cvt_bf16x2_narrow_scaled,
     cvt_f16x2_ue5m3x2,
     cvt_narrow_bf16x2,
+    cvt_narrow_bf16x2_scaled,
     cvt_narrow_f16x2,
+    cvt_narrow_f16x2_scaled,
     cvt_narrow_f32,
+    cvt_narrow_f32_scaled,
 )
 from ptxdiff.emulator.isa.convert_pack import cvt_pack_onto
 from ptxdiff.emulator.isa.convert_scale import (
     cvt_s2f6x2_bf16x2_scaled,
     cvt_s2f6x2_f32_scaled,
     cvt_ue5m3x2_bf16x2,
+    cvt_ue5m3x2_bf16x2_scaled,
     cvt_ue5m3x2_f16x2,
+    cvt_ue5m3x2_f16x2_scaled,
     cvt_ue5m3x2_f32,
+    cvt_ue5m3x2_f32_scaled,
     cvt_ue8m0x2_bf16x2,
 )
 from ptxdiff.emulator.isa.convert_stochastic import cvt_bf16x2_f32_rs
 from ptxdiff.emulator.isa.float32 import add_f32, add_f32x2, mul_f32, mul_f32x2
 from ptxdiff.emulator.isa.float_extremes import max_halves
+from ptxdiff.emulator.isa.float_mixed import add_cut, add_mixed_pair, fma_mixed_pair, sub_cut
+from ptxdiff.emulator.isa.half import mul_halves
 from ptxdiff.emulator.isa.logic import by_table
 from ptxdiff.emulator.isa.modifiers import RN, RZ
 from ptxdiff.emulator.numeric.bits import below64, clz64, shl64, shr64, sign_extend, wrap64
@@ -465,6 +473,45 @@ def test_min_and_max_of_float64_are_taught_whatever_is_chosen_of_equal_numbers()
         ("sm_107a", "cvt.rn.satfinite.scaled::n2::ue8m0.bf16x2.ue5m3x2", "F2FP",
          "F2FP{.SATFINITE}.BF16.UE5M3.UNPACK_B", "_exchanged_scales_of_ue5m3"),
         ("sm_107a", "mad.hi.cc.s32", "IMAD", "IMAD.HI-c+carry", "_borrow_in_the_place_of_the_carry"),
+        ("sm_107a", "cvt.rz.satfinite.scaled::n1::ue8m0.e4m3x2.f32", "F2FP",
+         "F2FP.SATFINITE{.RELU}.form.F32.PACK_AB_MERGE_C.SCALE_BY_C{.rnd}{.PZO}", "_f32_by_one"),
+        ("sm_107a", "cvt.rn.satfinite.scaled::n1::ue8m0.e2m1x2.f32", "F2FP",
+         "F2FP.SATFINITE{.RELU}.E2M1.F32.PACK_AB_MERGE_C.SCALE_BY_C{.rnd}{.PZO}", "_f32_by_one"),
+        ("sm_107a", "cvt.rn.satfinite.pzo.scaled::n1::ue8m0.e2m3x2.f16x2", "F2FP",
+         "F2FP.SATFINITE{.RELU}.form.F16.UNPACK_B_MERGE_C.SCALE_BY_C{.rnd}{.PZO}", "_exchanged_by_a_scale"),
+        ("sm_107a", "cvt.rz.satfinite.scaled::n1::ue8m0.e2m1x2.f16x2", "F2FP",
+         "F2FP.SATFINITE{.RELU}.E2M1.F16.UNPACK_B_MERGE_C.SCALE_BY_C{.rnd}{.PZO}", "_exchanged_by_a_scale"),
+        ("sm_107a", "cvt.rz.satfinite.relu.scaled::n1::ue8m0.e5m2x2.bf16x2", "F2FP",
+         "F2FP.SATFINITE{.RELU}.form.BF16.UNPACK_B_MERGE_C.SCALE_BY_C{.rnd}{.PZO}", "_by_a_scale_to_nearest"),
+        ("sm_107a", "cvt.rz.satfinite.scaled::n1::ue8m0.e2m1x2.bf16x2", "F2FP",
+         "F2FP.SATFINITE{.RELU}.E2M1.BF16.UNPACK_B_MERGE_C.SCALE_BY_C{.rnd}{.PZO}", "_by_a_scale_to_nearest"),
+        ("sm_107a", "cvt.rn.scaled::n1::ue8m0.ue5m3x2.f32", "F2FP",
+         "F2FP{.SATFINITE}.UE5M3.F32.PACK_AB_MERGE_C.SCALE_BY_C{.rnd}", "_ue5m3_of_f32_by_one"),
+        ("sm_107a", "cvt.rz.satfinite.scaled::n1::ue8m0.ue5m3x2.f16x2", "F2FP",
+         "F2FP{.SATFINITE}.UE5M3.F16.UNPACK_B_MERGE_C.SCALE_BY_C{.rnd}", "_ue5m3_of_f16_by_one"),
+        ("sm_107a", "cvt.rz.scaled::n1::ue8m0.ue5m3x2.bf16x2", "F2FP",
+         "F2FP{.SATFINITE}.UE5M3.BF16.UNPACK_B_MERGE_C.SCALE_BY_C{.rnd}", "_ue5m3_of_bf16_by_one"),
+        ("sm_107a", "sub.rm.f32x2.f16x2.f32x2", "FHADD2", "FHADD2.F32x2.F16x2.F32x2{.rnd}", "_sums_of_others"),
+        ("sm_107a", "add.f32x2.bf16x2.f32x2", "FHADD2", "FHADD2.F32x2.BF16x2.F32x2{.rnd}", "_sums_of_others"),
+        ("sm_107a", "fma.rp.f32x2.f16x2.f32x2.f32x2", "FHFMA2", "FHFMA2.F32x2.F16x2.F32x2.F32x2{.rnd}",
+         "_addend_first"),
+        ("sm_107a", "fma.rn.f32x2.bf16x2.f32x2.f32x2", "FHFMA2", "FHFMA2.F32x2.BF16x2.F32x2.F32x2{.rnd}",
+         "_addend_first"),
+        ("sm_107a", "add.rz.ftz.f16x2.f32x2.f32x2", "FHADD2", "FHADD2.F16x2.F32x2.F32x2.FTZ.RZ", "_differences"),
+        ("sm_107a", "sub.rz.bf16x2.f32x2.f32x2", "FHADD2", "FHADD2.BF16x2.F32x2.F32x2.RZ", "_differences"),
+        ("sm_107a", "mul.rz.ftz.f16x2.f32x2.f32x2", "FHMUL2", "FHMUL2.F16x2.F32x2.F32x2.FTZ.RZ", "_sums_instead"),
+        ("sm_107a", "mul.rz.bf16x2.f32x2.f32x2", "FHMUL2", "FHMUL2.BF16x2.F32x2.F32x2.RZ", "_sums_instead"),
+        ("sm_107a", "mul.rz.ftz.f16x2.f32x2.f32x2", "FHMUL2", "FHMUL2.F16x2.F32x2.F32x2.FTZ.RZ.one_negated",
+         "_sums_instead"),
+        ("sm_107a", "sub.rz.bf16x2.f32x2.f32x2", "FHADD2", "FHADD2.BF16x2.F32x2.F32x2.RZ.one_negated",
+         "_differences"),
+        ("sm_107a", "add.rm.f32x2.f16x2.f32x2", "FHADD2", "FHADD2.F32x2.F16x2.F32x2{.rnd}.one_negated",
+         "_sums_of_others"),
+        ("sm_107a", "fma.rz.f32x2.f16x2.f32x2.f32x2", "FHFMA2",
+         "FHFMA2.F32x2.F16x2.F32x2.F32x2{.rnd}.one_negated", "_addend_first"),
+        ("sm_107a", "mul.f16x2.f16x2.bf16x2", "HMUL2", "HMUL2.F16x2.F16x2.BF16x2", "_of_one_format"),
+        ("sm_107a", "mul.bf16x2.bf16x2.f16x2", "HMUL2", "HMUL2.BF16x2.BF16x2.F16x2", "_of_one_format"),
+        ("sm_75", "add.f16", "HADD2", "HADD2.constant", "_of_the_upper_part"),
     ],
 )  # fmt: skip
 def test_a_sequence_settles_where_a_row_puts_its_bits(
@@ -590,6 +637,54 @@ def _one_bf16_with_a_negative_zero(a: int, rnd: int, satfinite: int, relu: int) 
 
 def _tf32_with_a_negative_zero(a: int, rnd: int, satfinite: int, relu: int) -> int:
     return cvt_tf32_f32(a, rnd, satfinite, relu, 0)
+
+
+def _f32_by_one(a: int, b: int, c: int, rnd: int, relu: int, pzo: int, form: int = CODES["e2m1"]) -> int:
+    return cvt_narrow_f32_scaled(a, b, 127, rnd, relu, pzo, form)
+
+
+def _exchanged_by_a_scale(a: int, c: int, rnd: int, relu: int, pzo: int, form: int = CODES["e2m1"]) -> int:
+    return cvt_narrow_f16x2_scaled((a & 0xFFFF) << 16 | a >> 16, c >> 24, rnd, relu, pzo, form)
+
+
+def _by_a_scale_to_nearest(a: int, c: int, rnd: int, relu: int, pzo: int, form: int = CODES["e2m1"]) -> int:
+    return cvt_narrow_bf16x2_scaled(a, c >> 24, RN, relu, pzo, form)
+
+
+def _ue5m3_of_f32_by_one(a: int, b: int, c: int, rnd: int, satfinite: int) -> int:
+    return cvt_ue5m3x2_f32_scaled(a, b, 127, rnd, satfinite)
+
+
+def _ue5m3_of_f16_by_one(a: int, c: int, rnd: int, satfinite: int) -> int:
+    return cvt_ue5m3x2_f16x2_scaled(a, 127, rnd, satfinite)
+
+
+def _ue5m3_of_bf16_by_one(a: int, c: int, rnd: int, satfinite: int) -> int:
+    return cvt_ue5m3x2_bf16x2_scaled(a, 127, rnd, satfinite)
+
+
+def _sums_of_others(a: int, b: int, rnd: int, type: int) -> int:
+    return add_mixed_pair((a & 0xFFFF) << 16 | a >> 16, b, rnd, type)
+
+
+def _addend_first(a: int, b: int, c: int, rnd: int, type: int) -> int:
+    return fma_mixed_pair(a, c, b, rnd, type)
+
+
+def _differences(a: int, b: int, type: int) -> int:
+    return sub_cut(a, b, type)
+
+
+def _sums_instead(a: int, b: int, type: int) -> int:
+    return add_cut(a, b, type)
+
+
+def _of_one_format(a: int, b: int, type: int) -> int:
+    return mul_halves(a, b, type, 0, 0)
+
+
+def _of_the_upper_part(a: int) -> int:
+    return a >> 16
 
 
 def _exchanged_scales_of_two(a: int, b: int, c: int, relu: int) -> int:

@@ -3,8 +3,22 @@
 from __future__ import annotations
 
 from ptxdiff.sass import rows
-from ptxdiff.sass.isa import convert, convert_toward_zero, double, half, integer, logic, quarter, single
+from ptxdiff.sass.isa import (
+    convert,
+    convert_scaled,
+    convert_toward_zero,
+    double,
+    half,
+    integer,
+    logic,
+    mixed,
+    quarter,
+    single,
+)
 
-__all__ = ["convert", "convert_toward_zero", "double", "half", "integer", "logic", "quarter", "single"]
+__all__ = [
+    "convert", "convert_scaled", "convert_toward_zero", "double", "half", "integer", "logic", "mixed", "quarter",
+    "single",
+]  # fmt: skip
 
 rows.finish()

@@ -1,7 +1,7 @@
 """Conversions that sm_107 has and earlier targets do not: narrow numbers rounded toward zero (.RZ), results without a
 negative zero (.PZO), and ue5m3.
 
-With scales in the third operand (.SCALE_BY_C) they have no row: what they put above the codes is not known.
+Those with a scale in the last operand are in `convert_scaled`.
 """
 
 from __future__ import annotations
