@@ -182,8 +182,12 @@ def _made(found: View, cases: Sequence[CasePage], past: History, kept: Keeper | 
     return {c.name: one for c, one in zip(cases, made_in_forks(make, cases), strict=True)}
 
 
-def keep_conformance(source: Path, kept: Keeper) -> None:
-    """Store the section on a ledger for a page that is made later, if the file exists."""
+def keep_ahead(source: Path, kept: Keeper) -> None:
+    """Store what no run decides, for a page that is made later: the section on a ledger, if the file exists, and
+    compiled templates."""
+    environment = _environment_with(kept)
+    for name in environment.list_templates():
+        environment.get_template(name)
     if source.exists():
         _conformance(source, kept)
 

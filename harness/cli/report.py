@@ -118,8 +118,8 @@ def write_page(
 
     def ahead() -> None:
         assert cache is not None
-        charts.keep(cache)
-        html.keep_conformance(ledger, packets)
+        html.keep_ahead(ledger, packets)
+        charts.keep(cache)  # last: the page needs the library when all else of it is made
 
     with collector_paused():
         if cache is None or charts.are_kept(cache) or not _are_large(records):

@@ -681,6 +681,27 @@ def test_a_kept_template_is_that_of_the_same_text_and_code(small, tmp_path, monk
     html._environment.cache_clear()
 
 
+def test_what_no_run_decides_is_made_ahead(small, tmp_path, monkeypatch):
+    """Templates and the section on the ledger; the page is the same."""
+    from ptxdiff.reports.history import history
+
+    shelf, book = Shelf(), tmp_path / "ledger.jsonl"
+    book.write_text('{"form": "add.f32", "status": "hardware"}\n')
+    plain = html.write_history(*history([small]), tmp_path / "page.html", conformance=book).read_text("utf-8")
+    html._environment.cache_clear()
+    html.keep_ahead(tmp_path / "missing.jsonl", shelf)
+    assert not any(parts[0] == b"ledger" for parts in shelf)
+    html.keep_ahead(book, shelf)
+    html._environment.cache_clear()
+    compiled = []
+    monkeypatch.setattr(html._CompiledTemplates, "dump_bytecode", lambda self, bucket: compiled.append(bucket.key))
+    monkeypatch.setattr(html, "ledger", lambda source: pytest.fail("the section was made again"))
+    written = html.write_history(*history([small]), tmp_path / "page.html", conformance=book, packets=shelf)
+    assert written.read_text("utf-8") == plain
+    assert compiled == []
+    html._environment.cache_clear()
+
+
 def test_the_code_of_reports_covers_every_template_and_module(monkeypatch):
     """An edit of any of them gives another digest."""
     read, folder = Path.read_bytes, Path(html.__file__).parent
