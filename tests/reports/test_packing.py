@@ -36,7 +36,7 @@ def test_the_page_equals_that_of_making_every_listing(base, tmp_path, monkeypatc
     (tmp_path / "all").mkdir()
     quick = written(tmp_path / "quick", base)
     first = len(made)
-    monkeypatch.setattr(packing, "_PARTLY", 0.0)
+    monkeypatch.setattr(packing, "_TYPICAL", 0.0)
     assert quick == written(tmp_path / "all", base)
     assert first <= len(made) - first
     if budget <= 1500:
@@ -78,8 +78,18 @@ def test_a_packet_that_is_kept_says_the_same(base):
     assert packing.packet(found, "rcp", None, 1 << 30, kept)[1] == ""
 
 
-def test_a_very_wrong_estimate_omits_listings_and_says_so(base, tmp_path, monkeypatch):
-    monkeypatch.setattr(packing, "_PARTLY", 1 << 40)
+def test_a_wrong_estimate_gives_the_same_packets(base, monkeypatch):
+    found = view(base[0])
+    cells = [(case, budget) for case in found.cases for budget in (1200, 2500, 4000)]
+    right = [packing.packet(found, case, None, budget) for case, budget in cells]
+    assert any("compiled kernels are" in omission for _, omission in right)
+    for estimate in (0.0, 0.2, 5.0, 1 << 40):
+        monkeypatch.setattr(packing, "_TYPICAL", estimate)
+        assert [packing.packet(found, case, None, budget) for case, budget in cells] == right
+
+
+def test_where_nothing_fits_the_page_says_so(base, tmp_path, monkeypatch):
+    monkeypatch.setattr(html, "PACKET_BUDGET", 1)
     assert "For size, no compiled kernel is listed" in written(tmp_path, base)
 
 
