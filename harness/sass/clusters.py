@@ -25,7 +25,7 @@ from ptxdiff.emulator.kernel.memory.space import RANK_BITS
 from ptxdiff.emulator.numeric.vectorise import Array
 from ptxdiff.sass.async_copy import _barrier_at
 from ptxdiff.sass.cubin import MachineCode
-from ptxdiff.sass.machine import _WARP, Fibre, Machine, MachineLaunch, MachineStep, RefusedStep
+from ptxdiff.sass.machine import _WARP, CLUSTER_SIZES, Fibre, Machine, MachineLaunch, MachineStep, RefusedStep
 from ptxdiff.sass.matrices import whole_warps
 from ptxdiff.sass.shared import SharedBlocks, stored
 from ptxdiff.sass.text import BYTES, MachineFault, MachineInstruction, Operand, Unsupported, plain
@@ -281,6 +281,34 @@ _REGISTERS = frozenset({"SR_CgaCtaId", *_AXES})
 """The rank of a block in its cluster, and its place in the grid."""
 
 
+class ClusterSize(MachineStep):
+    """SR_CgaSize: an opaque number that tells where the driver's words on clusters lie (`driver_words`).
+
+    ptxas multiplies it by -0xa0 for an index. It is chosen at random for each warp, of two that have these words, so
+    code that does anything else with it gives different results.
+    """
+
+    def run(self, machine: Machine, fibre: Fibre) -> bool:
+        """See MachineStep.run."""
+        lanes, count = machine.guarded(self.instruction.guard, fibre.lanes)
+        if count:
+            place = self.instruction.operands[0]
+            every = machine._all if lanes is None else lanes
+            warps, of_lanes = np.unique(every // _WARP, return_inverse=True)
+            chosen = CLUSTER_SIZES[0] + machine.unknown(len(warps), 1).astype(np.uint32)
+            if place.kind == "UR":
+                machine.write_uniform("UR", place.number, warps, chosen)
+            else:
+                machine.write("R", place.number, lanes, chosen[of_lanes])
+        fibre.pc += BYTES
+        return True
+
+
+_SIZE_REGISTER = Operand("word", name="SR_CgaSize")
+_BLACKWELL = 0x380
+"""Where parameters begin in constant bank 0 on targets that have this register."""
+
+
 class StoreThatArrives(MachineStep):
     """STAS: each lane stores to a block of its cluster, and the bytes arrive at an mbarrier there.
 
@@ -320,10 +348,10 @@ class StoreThatArrives(MachineStep):
 
 def in_clusters(steps: Mapping[int, MachineStep], code: MachineCode) -> dict[int, MachineStep]:
     """The steps of a kernel for a launch in clusters."""
-    return {address: _in_cluster(step) or step for address, step in steps.items()}
+    return {address: _in_cluster(step, code) or step for address, step in steps.items()}
 
 
-def _in_cluster(step: MachineStep) -> MachineStep | None:
+def _in_cluster(step: MachineStep, code: MachineCode) -> MachineStep | None:
     """The step that takes a step's place in a launch in clusters; None: none."""
     instruction = step.instruction
     opcode, words, operands = instruction.opcode, instruction.modifiers, instruction.operands
@@ -333,6 +361,12 @@ def _in_cluster(step: MachineStep) -> MachineStep | None:
         if words or not plain(operands[1], "word") or not plain(operands[0], _READS[opcode]):
             return RefusedStep(instruction, f"{instruction.text} is not known in this form in a cluster")
         return ClusterRegister(instruction)
+    if (
+        operands[1:] == (_SIZE_REGISTER,)
+        and code.base == _BLACKWELL
+        and (opcode, words) in (("S2R", ()), ("S2UR", ()), ("CS2R", ("32",)))
+    ):
+        return ClusterSize(instruction) if plain(operands[0], "UR" if opcode == "S2UR" else "R") else None
     if opcode == "STAS" and words in _STAS and len(operands) == 2:
         where, data = operands
         size = _STAS[words]

@@ -147,6 +147,15 @@ def parameters_at(base: int) -> int:
     return PARAMETER_WINDOW + base % 0x80
 
 
+CLUSTER_SIZES = (1, 2)
+"""Values of SR_CgaSize, of which one is chosen at random."""
+
+
+def _reciprocal(power_of_two: int) -> tuple[int]:
+    """The float32 pattern of its reciprocal."""
+    return ((127 - power_of_two.bit_length() + 1) << 23,)
+
+
 def driver_words(
     base: int, block: Sequence[int], grid: Sequence[int], cluster: Sequence[int] | None = None
 ) -> dict[int, tuple[int, ...]]:
@@ -154,16 +163,22 @@ def driver_words(
 
     The sizes of block and grid, the top of the stack, the windows of shared and local memory among generic addresses,
     the descriptor of global memory, which is opaque, and from sm_90 on the generic address of the parameters. For a
-    launch in clusters also that it is one, and on Hopper the blocks of a cluster, along each axis and together, and the
-    clusters of the grid. ptxas reads these words for the special registers of PTX that say so. The reciprocals, from
-    0x150 on, are not known.
+    launch in clusters also that it is one, the blocks of a cluster, along each axis and together, and on Hopper the
+    clusters of the grid. ptxas reads these words for the special registers of PTX that say so. The reciprocals of the
+    blocks along an axis are known where they are exact: how the driver rounds others is not. On Blackwell these words
+    lie 0xa0 bytes lower for each unit of SR_CgaSize, of which nothing else is known: they are there for two values.
     """
     address = parameters_at(base)
     area = address & 0xFFFFFFFF, address >> 32
     if cluster is not None:
         count = tuple(g // c for g, c in zip(grid, cluster, strict=True))
+        exact = {4 * axis: _reciprocal(of) for axis, of in enumerate(cluster) if of & of - 1 == 0}
         hopper: dict[int, tuple[int, ...]] = {0x140: (1, *cluster), 0x15C: count, 0x188: (math.prod(cluster),)}
+        hopper |= {0x150 + at: word for at, word in exact.items()}
         blackwell: dict[int, tuple[int, ...]] = {0x36C: (1,)}
+        for low in (-0xA0 * size for size in CLUSTER_SIZES):
+            blackwell |= {0x2A0 + low: (*cluster,), 0x2CC + low: (math.prod(cluster),)}
+            blackwell |= {0x2B0 + low + at: word for at, word in exact.items()}
         clusters = {0x210: hopper, 0x380: blackwell}.get(base, {})
         return {**driver_words(base, block, grid), **clusters}
     if base >= 0x380:

@@ -9,9 +9,9 @@ import pytest
 
 from ptxdiff import run_ptx
 from ptxdiff.emulator import Buffer
-from ptxdiff.emulator.errors import MemoryFault
+from ptxdiff.emulator.errors import MemoryFault, UndefinedBits
 from ptxdiff.sass import clusters
-from ptxdiff.sass.cubin import MachineCode
+from ptxdiff.sass.cubin import MachineCode, Parameter
 from ptxdiff.sass.run import run_machine_code
 from ptxdiff.sass.text import MachineFault, Unsupported
 from ptxdiff.sass.trace import followed
@@ -251,6 +251,67 @@ def test_planted_axes_give_other_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = _placed("ptx", "1, 4", (1, 8, 1))
     monkeypatch.setattr(clusters, "_AXES", dict.fromkeys(clusters._AXES, 0))
     assert (_placed("sass", "1, 4", (1, 8, 1)) != wanted).any()
+
+
+NUMBERS = ("nctaid.x", "nctaid.y", "nctaid.z", "ctaid.x", "ctaid.y", "ctaid.z", "ctarank", "nctarank")
+"""Special registers of clusters."""
+ALL_NUMBERS = """
+.version 9.0
+.target {target}
+.address_size 64
+.visible .entry k(.param .u64 out) .explicitcluster {{
+.reg .b32 t, b, n, w, v; .reg .b64 o, q;
+ld.param.u64 o, [out]; mov.u32 t, %tid.x; mov.u32 b, %ctaid.x; mov.u32 w, %nctaid.x;
+mov.u32 n, %ctaid.y; mad.lo.u32 b, n, w, b; mov.u32 v, %nctaid.y; mul.lo.u32 w, w, v; mov.u32 n, %ctaid.z;
+mad.lo.u32 b, n, w, b; mad.lo.u32 t, b, 32, t; mul.wide.u32 q, t, 32; add.u64 o, o, q;
+{body}
+ret; }}
+"""
+
+
+def numbers(level: str, target: str, size: tuple[int, int, int], grid: tuple[int, int, int]) -> np.ndarray:
+    """What each thread reads of the special registers."""
+    if not probe()[target].available:
+        pytest.skip(f"no ptxas for {target}")
+    body = "\n".join(f"mov.u32 v, %cluster_{n}; st.global.u32 [o+{4 * k}], v;" for k, n in enumerate(NUMBERS))
+    out = np.zeros((int(np.prod(grid)) * 32, 8), np.uint32)
+    text = ALL_NUMBERS.format(target=target, body=body)
+    run_ptx(text, grid, 32, out, level=level, target=target, cluster=size)
+    return out
+
+
+@pytest.mark.parametrize("target", ["sm_90a", "sm_100a", "sm_120a"])
+@pytest.mark.parametrize(("size", "grid"), [((2, 1, 1), (4, 2, 1)), ((1, 4, 2), (3, 8, 2))])
+def test_the_numbers_of_a_cluster(target: str, size: tuple[int, int, int], grid: tuple[int, int, int]) -> None:
+    wanted = numbers("ptx", target, size, grid)
+    assert wanted[0, :3].tolist() == list(size)
+    np.testing.assert_array_equal(numbers("sass", target, size, grid), wanted)
+
+
+@pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
+def test_how_the_driver_rounds_a_reciprocal_is_not_known(target: str) -> None:
+    with pytest.raises(Unsupported, match="not known"):
+        numbers("sass", target, (1, 3, 1), (1, 6, 1))
+
+
+@pytest.mark.parametrize("read", ["S2R R5, SR_CgaSize", "CS2R.32 R5, SR_CgaSize", "S2UR UR4, SR_CgaSize\nMOV R5, UR4"])
+def test_the_number_that_tells_where_they_lie_is_opaque(read: str) -> None:
+    body = "S2R R0, SR_TID.X\nMOV R1, 0x4\nIMAD.WIDE.U32 R2, R0, R1, c[0x0][0x380]\n{}STG.E [R2.64], R5\nEXIT"
+    output = np.zeros(32, np.uint32)
+    values = [Buffer(output, "out", defined=False)]
+
+    def stored(more: str) -> np.ndarray:
+        code = MachineCode(
+            "kernel", "sm_100a", written(body.format(f"{read}\n{more}")), (Parameter(0, 8),), 0x380, {}, 0, 0
+        )
+        run_machine_code(code, values, (2,), 32, cluster=(2, 1, 1))
+        return output
+
+    with pytest.raises(UndefinedBits):
+        stored("")
+    assert (stored("IMAD R5, R5, -0xa0, RZ\nLDC R5, c[0x0][R5+0x2cc]\n") == 2).all()
+    with pytest.raises(Unsupported, match="driver"):
+        stored("IMAD R5, R5, -0xa0, RZ\nLDC R5, c[0x0][R5+0x2d0]\n")
 
 
 def test_a_place_read_in_another_form_is_refused_in_a_cluster() -> None:
