@@ -295,7 +295,8 @@ class ClusterSize(MachineStep):
             place = self.instruction.operands[0]
             every = machine._all if lanes is None else lanes
             warps, of_lanes = np.unique(every // _WARP, return_inverse=True)
-            chosen = CLUSTER_SIZES[0] + machine.unknown(len(warps), 1).astype(np.uint32)
+            bits = machine.undecided(self.instruction, 1)[warps * _WARP]
+            chosen = CLUSTER_SIZES[0] + bits.astype(np.uint32)
             if place.kind == "UR":
                 machine.write_uniform("UR", place.number, warps, chosen)
             else:

@@ -1056,7 +1056,10 @@ class MemoryAccess(MachineStep):
 
 
 class ShortAddress(MemoryAccess):
-    """A load or store of global memory at a register of 32 bits, without sign, plus a uniform one of 64."""
+    """A load or store of global memory at a register of 32 bits, without sign, plus a uniform one of 64.
+
+    ptxas writes it for `cvt.u64.u32` of any word; for `cvt.s64.s32` it makes a pair of registers.
+    """
 
     def run(self, machine: Machine, fibre: Fibre) -> bool:
         """See MachineStep.run."""
@@ -1108,7 +1111,11 @@ def _memory(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
         raise refuse(instruction)
     if local and (where.wide or where.uniform is not None or where.name):
         raise refuse(instruction)
+    if where.uniform is not None and where.uniform.number < 0 and not short:
+        where = replace(where, uniform=None)  # URZ
     uniform = where.uniform
+    if uniform is not None and (uniform.number < 0 or uniform.number % 2):
+        raise refuse(instruction, "has registers that are not aligned")
     if uniform is not None and (uniform.suffix or (where.base is not None and not (where.wide or short))):
         raise refuse(instruction)
     if where.base is not None and where.base.number > 0 and where.base.number % 2 and not (local or short):

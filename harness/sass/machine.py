@@ -27,7 +27,7 @@ from ptxdiff.sass import isa  # noqa: F401  declares the rows
 from ptxdiff.sass.cubin import MachineCode, Parameter
 from ptxdiff.sass.rows import DESTINATIONS, ROWS, SOURCES, functions_of, is_uniform, match, undecided_of
 from ptxdiff.sass.text import BYTES, MachineFault, MachineInstruction, Operand, Unsupported
-from ptxdiff.sass.unwritten import parts_of, parts_with, spread_of
+from ptxdiff.sass.unwritten import parts_of, spread_of
 
 SCHEDULES = ("fall-through first", "taken first", "in turns")
 """The orders in which the sides of a branch run."""
@@ -69,7 +69,8 @@ class MachineLaunch:
     """What is the same for all blocks of a launch. parameters: the parameter area. schedules: those of the blocks, in
     turn. diverged: whether lanes that had not ended were ever at different places. met: whether a lane then ran a step
     in which it can notice another one (`is_private`), so that the bits may depend on the schedule. guessed: whether a
-    step read bits that were chosen for what is not known. shared: bytes of shared memory a block, reserved ones
+    step read bits that were chosen for what is not known. undecided: the text of an instruction of which a part of the
+    result is not known, if one ran. shared: bytes of shared memory a block, reserved ones
     included. visited: addresses of the instructions that a lane came to. cluster: the blocks of a cluster along x, y
     and z; None: no clusters. parts: of the grid, one after the other, that do the same work: see `Filling`. exact:
     whether accesses to shared memory are noted by thread even if all barriers are of whole blocks: see
@@ -89,6 +90,7 @@ class MachineLaunch:
     diverged: bool = False
     met: bool = False
     guessed: bool = False
+    undecided: str = ""
     shared: int = 0
     visited: set[int] = field(default_factory=set)
     cluster: tuple[int, int, int] | None = None
@@ -147,6 +149,8 @@ def parameters_at(base: int) -> int:
     return PARAMETER_WINDOW + base % 0x80
 
 
+_UNDECIDED = 16
+"""The first of the streams of random bits that belong to an instruction each, by its address."""
 CLUSTER_SIZES = (1, 2)
 """Values of SR_CgaSize, of which one is chosen at random."""
 
@@ -274,6 +278,14 @@ class Machine:
     def unknown(self, count: int | tuple[int, int], bits: int) -> Array:
         """Numbers of some bits chosen at random, for what is not known. count: of them, or along each axis."""
         drawn: Array = self._unknown.integers(0, 1 << bits, count, np.uint32 if bits > 8 else np.uint8)
+        return drawn
+
+    def undecided(self, instruction: MachineInstruction, bits: int) -> Array:
+        """Bits for all lanes in the place of those that an instruction leaves and that are not known. They are the same
+        each time it runs, whatever ran before and whichever lanes are here, so that no schedule decides them."""
+        self.launch.guessed, self.launch.undecided = True, instruction.text
+        filling = Filling(self.launch, self.first, _UNDECIDED + instruction.address)
+        drawn: Array = filling.unread(0, 1 << bits, self.lanes, np.uint32 if bits > 8 else np.uint8)
         return drawn
 
     def register(self, number: int) -> Array:
@@ -752,11 +764,9 @@ class Computed(MachineStep):
                 unwritten = self._unwritten(machine, lanes, values) if machine.unwritten else None
                 if self.undecided is not None:
                     unknown = self.undecided(count, *values)
-                    drawn = machine.unknown(count, DESTINATIONS[self.destinations[0][0]])
-                    results[0] = results[0] & ~unknown | drawn & unknown
-                    if self.destinations[0][0] == "R":
-                        parts = parts_with(unknown)
-                        unwritten = parts if unwritten is None else unwritten | parts
+                    if unknown.any():
+                        drawn = machine.undecided(self.instruction, DESTINATIONS[self.destinations[0][0]])
+                        results[0] = results[0] & ~unknown | (drawn if lanes is None else drawn[lanes]) & unknown
                 for (kind, place), value in zip(self.destinations, results, strict=True):
                     if kind == "R2":
                         low, high = value.view(np.uint32).reshape(-1, 2).T

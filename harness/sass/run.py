@@ -211,8 +211,9 @@ def _agreed(kernel: PlacedMachineCode) -> tuple[MachineLaunch, int]:
 
 def _dependence(
     kernel: PlacedMachineCode, launch: MachineLaunch, first: Image, schedule: str, difference: str
-) -> ScheduleDependence | UndefinedBits:
-    """What made a launch differ from the first one: its schedule, or else its filling of undefined bits.
+) -> ScheduleDependence | UndefinedBits | Unsupported:
+    """What made a launch differ from the first one: its schedule, or else its filling of undefined bits. Bits that are
+    not known here may have a value on hardware, so they are no fault of the code.
 
     A run in its schedule with the filling of the first one tells them apart. difference: of the two, in words.
     """
@@ -221,6 +222,8 @@ def _dependence(
         return ScheduleDependence(
             f"{by_schedule} on the order in which the sides of a branch run: {SCHEDULES[0]}, or {schedule}"
         )
+    if launch.undecided:
+        return Unsupported(f"{launch.undecided}: a part of its result is not known, and {difference} on such bits")
     return UndefinedBits(f"{difference} on undefined bits")
 
 

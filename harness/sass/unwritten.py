@@ -85,7 +85,7 @@ _LOWER_HALF = {convert.f2f_f16, convert.f2f_bf16, convert.f2f_bf16_f16, convert.
 """Definitions of which the upper half of the result is zero."""
 
 
-def parts_with(bits: Array) -> Array:
+def _collapsed(bits: Array) -> Array:
     """The parts with a set bit."""
     found = np.ascontiguousarray(bits).view(np.uint8).reshape(-1, 4) != 0
     return np.packbits(found, axis=1, bitorder="little")[:, 0]
@@ -96,7 +96,7 @@ def _moved(function: ArrayFunction, deciding: Sequence[int], parts: Sequence[Par
     lanes = len(values[0])
     doubtful = [v if k in deciding else _BITS[p] if p is not None else np.zeros(lanes, np.uint32)
                 for k, (p, v) in enumerate(zip(parts, values, strict=True))]  # fmt: skip
-    found = parts_with(function(lanes, *doubtful))
+    found = _collapsed(function(lanes, *doubtful))
     for k in deciding:
         if (unknown := parts[k]) is not None:
             found = np.where(unknown != 0, np.uint8(_ALL), found)
@@ -111,7 +111,7 @@ def _by_bits(table: int, parts: Sequence[Parts], values: Sequence[Array]) -> Arr
     changed = results[0] ^ results[0]
     for other in results[1:]:
         changed |= results[0] ^ other
-    return parts_with(changed)
+    return _collapsed(changed)
 
 
 def _by_table(table: int, a: Array, b: Array, c: Array) -> Array:

@@ -89,27 +89,49 @@ def test_kernels_teach_an_end_under_two_predicates(step, monkeypatch: pytest.Mon
     assert all("an end of lanes" in words for words in differing)
 
 
-def test_kernels_teach_addresses_of_32_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    forms = {"LDG.E.S16.SYS R,[RU32+UR]", "STG.E.64.SYS [RU32+UR],R", "LDS.U.S16 R,[R]", "STS.U8 [R],R"}
+def _at_the_register_rz(step):
+    step.where = dataclasses.replace(step.where, base=dataclasses.replace(step.where.base, number=-1))
+
+
+def _without_offset(step):
+    step.where = dataclasses.replace(step.where, offset=0)
+
+
+@pytest.mark.parametrize("mistake", [_at_the_register_rz, _without_offset])
+def test_kernels_teach_addresses_of_32_bits(mistake, monkeypatch: pytest.MonkeyPatch) -> None:
+    forms = {"LDG.E.S16.SYS R,[RU32+UR]", "STG.E.64.SYS [RU32+UR],R", "STG.E.U8.SYS [RU32+UR],R"}
     lessons, differing = _of_kernels("sm_75")
     assert differing == []
-    assert forms <= {form for form, _ in lessons.agreed}
-    short = {form for form in forms if "U32" in form}
+    assert {*forms, "LDS.U.S16 R,[R]", "STS.U8 [R],R"} <= {form for form, _ in lessons.agreed}
+    right = control.ShortAddress.run
 
-    def without_offset(self, machine, fibre):
-        """As if R were RZ."""
-        kept = self.where
-        self.where = dataclasses.replace(kept, base=dataclasses.replace(kept.base, number=-1))
+    def planted(self, machine, fibre):
+        where = self.where
+        mistake(self)
         try:
             return right(self, machine, fibre)
         finally:
-            self.where = kept
+            self.where = where
 
-    right = control.ShortAddress.run
-    monkeypatch.setattr(control.ShortAddress, "run", without_offset)
+    monkeypatch.setattr(control.ShortAddress, "run", planted)
     lessons, differing = _of_kernels("sm_75")
-    assert short <= {form for form, _ in lessons.differed}
+    assert differing
     assert all("at a word" in words for words in differing)
+    believed = {form for form, _ in lessons.agreed} - {form for form, _ in lessons.differed}
+    assert not believed & forms or any("lies in no buffer" in words for words in differing)
+
+
+def test_kernels_teach_the_order_of_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loads of 64 bits with their words exchanged differ."""
+    words = control.as_words
+
+    def exchanged(rows, size, signed):
+        found = words(rows, size, signed)
+        return found[::-1] if size == 8 else found
+
+    monkeypatch.setattr(control, "as_words", exchanged)
+    lessons, _ = _of_kernels("sm_75")
+    assert {"LDG.E.64.SYS R,[RU32+UR]", "LDG.E.64.SYS R,[R]"} <= {form for form, _ in lessons.differed}
 
 
 def _of_each_lane(self, machine, fibre):

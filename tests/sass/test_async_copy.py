@@ -251,6 +251,7 @@ USYNCS.PHASECHK.TRANS64.TRYWAIT UP1, [UR6], UR7
 BRA.U !UP1, `(.L_wait)
 LOP3.LUT R6, R6, 0x84, RZ, 0x3c, !PT
 LDS R7, [R6]
+{check}
 MOV R8, 0x4
 IMAD.WIDE.U32 R2, R5, R8, c[0x0][0x380]
 STG.E [R2.64], R7
@@ -264,9 +265,12 @@ ONE_AND_BYTES = "UMOV UR9, {}\nUSYNCS.ARRIVE.TRANS64 URZ, [UR6], UR9\n"
 OTHERS = COUNTED.replace("0x20", "0x1f")
 
 
-def as_warps(arrive: str, *, after: str = "", init: str = MADE) -> np.ndarray:
+def as_warps(arrive: str, *, after: str = "", init: str = MADE, check: str = "") -> np.ndarray:
+    return stored_by_warps(OF_WARPS.format(arrive=arrive, after=after, init=init, check=check))
+
+
+def stored_by_warps(body: str) -> np.ndarray:
     output = np.zeros(64, np.uint32)
-    body = OF_WARPS.format(arrive=arrive, after=after, init=init)
     code = MachineCode("kernel", "sm_107a", written(body), (Parameter(0, 8),), 0x380, {}, 0, 0x800)
     run_machine_code(code, [Buffer(output, "out", defined=False)], (1,), 64)
     return output
@@ -278,6 +282,37 @@ def as_warps(arrive: str, *, after: str = "", init: str = MADE) -> np.ndarray:
 def test_the_lanes_of_a_warp_arrive_together(arrive: str) -> None:
     """A thread reads what one of the other warp stored before it arrived."""
     np.testing.assert_array_equal(as_warps(arrive), np.arange(64) ^ 33)
+
+
+@pytest.mark.parametrize(("turned", "complete"), [("0x0", True), ("0x80000000", False)])
+def test_an_arrival_of_a_warp_gives_the_parity_of_its_phase(turned: str, complete: bool) -> None:
+    asked = f"MOV R9, UR9\nLOP3.LUT R9, R9, {turned}, RZ, 0x3c, !PT\nSYNCS.PHASECHK.TRANS64 P2, [UR6], R9"
+    found = as_warps(EACH_LANE, check=f"{asked}\nSEL R7, R7, RZ, P2")
+    np.testing.assert_array_equal(found, np.arange(64) ^ 33 if complete else np.zeros(64))
+
+
+def test_each_warp_asks_its_own_barrier() -> None:
+    found = stored_by_warps("""
+        S2R R5, SR_TID.X
+        SHF.R.U32.HI R6, RZ, 0x5, R5
+        R2UR UR5, R6
+        USHF.L.U32 UR5, UR5, 0x3, URZ
+        UIADD3 UR6, UR5, 0x400, URZ
+        UMOV UR8, 0x1fffc0
+        UMOV UR9, 0x7fff0000
+        USYNCS.EXCH.64 URZ, [UR6], UR8
+        BAR.SYNC.DEFER_BLOCKING 0x0
+        ISETP.LT.U32.AND P0, PT, R5, 0x20, PT
+        VOTEU.ALL UP0, P0
+        @UP0 USYNCS.ARRIVE.TRANS64.ACT0 URZ, [UR6], UR9
+        UMOV UR7, 0x0
+        USYNCS.PHASECHK.TRANS64 UP1, [UR6], UR7
+        SEL R7, RZ, 0x1, !UP1
+        MOV R8, 0x4
+        IMAD.WIDE.U32 R2, R5, R8, c[0x0][0x380]
+        STG.E [R2.64], R7
+        EXIT""")
+    np.testing.assert_array_equal(found, np.arange(64) < 32)
 
 
 def test_only_the_lanes_that_are_here_arrive() -> None:

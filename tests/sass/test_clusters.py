@@ -9,7 +9,7 @@ import pytest
 
 from ptxdiff import run_ptx
 from ptxdiff.emulator import Buffer
-from ptxdiff.emulator.errors import MemoryFault, UndefinedBits
+from ptxdiff.emulator.errors import MemoryFault
 from ptxdiff.sass import clusters
 from ptxdiff.sass.cubin import MachineCode, Parameter
 from ptxdiff.sass.run import run_machine_code
@@ -307,7 +307,7 @@ def test_the_number_that_tells_where_they_lie_is_opaque(read: str) -> None:
         run_machine_code(code, values, (2,), 32, cluster=(2, 1, 1))
         return output
 
-    with pytest.raises(UndefinedBits):
+    with pytest.raises(Unsupported, match=r"SR_CgaSize.*not known"):
         stored("")
     assert (stored("IMAD R5, R5, -0xa0, RZ\nLDC R5, c[0x0][R5+0x2cc]\n") == 2).all()
     with pytest.raises(Unsupported, match="driver"):

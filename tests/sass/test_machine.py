@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ptxdiff.emulator import Buffer, TimeLimit, UndefinedBits
+from ptxdiff.emulator import Buffer, BufferPointer, TimeLimit, UndefinedBits
 from ptxdiff.sass import control, rows
 from ptxdiff.sass.cubin import MachineCode, Parameter
+from ptxdiff.sass.machine import SCHEDULES
 from ptxdiff.sass.run import run_machine_code, run_schedules
 from ptxdiff.sass.text import MachineFault, Unsupported
 from tests.support.sass.assembly import LOAD, STORE, plant, run, written
@@ -232,7 +233,7 @@ def test_the_smaller_of_two_float64_is_chosen(first: tuple[int, int], second: tu
 
 def test_which_of_two_equal_float64_is_chosen_is_not_known() -> None:
     body = LOAD + SMALLER.format("0x1", "0x3ff00000", "0x1", "0x3ff00000")
-    with pytest.raises(UndefinedBits):
+    with pytest.raises(Unsupported, match=r"DSETP.*not known"):
         run(body + STORE, [WORDS])
     found, _ = run(f"{body} SEL R5, R6, R8, P0 {STORE}", [WORDS])  # as ptxas uses it
     assert (found == 1).all()
@@ -262,13 +263,59 @@ def test_a_half_that_lies_in_a_constant_bank_as_a_float32(value: int, half: int)
 
 @pytest.mark.parametrize("use", ["MOV R5, R4", "LOP3.LUT R5, R4, 0x10000, RZ, 0xc0, !PT", "PRMT R5, R4, 0x3232, RZ"])
 def test_the_half_beside_it_is_not_known(use: str) -> None:
-    with pytest.raises(UndefinedBits):
+    with pytest.raises(Unsupported, match=r"HADD2.*not known"):
         _constant_half(0x3D800000, use)
+
+
+SIDES = """
+ISETP.LT.U32.AND P0, PT, R0, {first}, PT
+ISETP.LT.U32.AND P1, PT, R0, 0x1c, PT
+BSSY B0, `(.L_join)
+@P0 BRA `(.L_side)
+HADD2 R5, -RZ.H0_H0, c[0x0][0x168].F32
+{masked} LOP3.LUT R5, R5, 0xffff, RZ, 0xc0, !PT
+SHFL.IDX PT, R6, R5, R0, 0x1f
+STG.E.SYS [R2], R5
+BRA `(.L_join)
+.L_side:
+{other}
+SHFL.IDX PT, R6, R5, R0, 0x1f
+STG.E.SYS [R2], R5
+.L_join:
+BSYNC B0
+EXIT
+"""
+ONE_PART = (Parameter(0, 8), Parameter(8, 4), Parameter(12, 4))
+
+
+@pytest.mark.parametrize("first", ["0x14", "0x10", "0xa", "0x1"])
+def test_bits_that_are_not_known_differ_between_the_parts_of_a_program(first: str) -> None:
+    """However many lanes are here: the last twelve, say, are not taken for three parts of four."""
+    outputs = np.zeros((len(SCHEDULES), 32), np.uint32)
+    buffer = Buffer(outputs.reshape(-1), "out", defined=False)
+    place = "S2R R0, SR_TID.X\nS2R R4, SR_CTAID.X\nMOV R1, 0x4\nLEA R4, R4, R0, 0x5\n"
+    sides = SIDES.format(first=first, masked="@P1", other="MOV R5, R0")
+    body = f"{place} IMAD.WIDE.U32 R2, R4, R1, c[0x0][0x160]{sides}"
+    code = MachineCode("kernel", "sm_75", written(body), ONE_PART, 0x160, {}, 0, 0)
+    run_schedules(code, [buffer, 0x3D800000, 0], 1, 32)
+    upper = outputs[:, 28:] >> 16
+    assert ((upper[0] ^ upper[1]) == 0xFFFF).all()
+    assert (upper[2] == 0).all()
+
+
+def test_the_order_of_sides_does_not_decide_bits_that_are_not_known() -> None:
+    half = "HADD2 R5, -RZ.H0_H0, c[0x0][0x168].F32"
+    sides = SIDES.format(first="0x10", masked="@P0", other=half)  # nobody there has P0
+    body = f"{PLACE_OF_THREAD}{sides}"
+    output = np.zeros(32, np.uint32)
+    code = MachineCode("kernel", "sm_75", written(body), ONE_PART, 0x160, {}, 0, 0)
+    with pytest.raises(Unsupported, match=r"HADD2.*not known"):
+        run_machine_code(code, [Buffer(output, "out", defined=False), 0x3D800000, 0], (1,), 32)
 
 
 @pytest.mark.parametrize("value", [0x3D800001, 0x477FF000, 0x33000000, 0x7FC00000])
 def test_how_a_float32_rounds_there_is_not_known(value: int) -> None:
-    with pytest.raises(UndefinedBits):
+    with pytest.raises(Unsupported, match=r"HADD2.*not known"):
         _constant_half(value, ONE_HALF)
 
 
@@ -294,7 +341,7 @@ def test_codes_divided_by_a_scale(words: str, a: int, scale: int, mask: str, cod
 )  # fmt: skip
 def test_what_is_above_the_codes_or_follows_from_more_than_a_scale_is_not_known(words: str, c: int, mask: str) -> None:
     body = DIVIDED.format(words=words, a=0x40003F80, c=c)
-    with pytest.raises(UndefinedBits):
+    with pytest.raises(Unsupported, match=r"F2FP.*not known"):
         run(f"{LOAD} {body} LOP3.LUT R5, R5, {mask}, RZ, 0xc0, !PT {STORE}", [WORDS])
 
 
@@ -311,7 +358,7 @@ def test_what_is_above_the_codes_or_follows_from_more_than_a_scale_is_not_known(
 def test_a_bit_that_is_not_known_is_found_in_every_single_lane(body: str) -> None:
     for lane in range(8):
         alone = f"{LOAD} {body} ISETP.NE.AND P2, PT, R0, {lane:#x}, PT\n@P2 MOV R5, RZ\n"
-        with pytest.raises(UndefinedBits):
+        with pytest.raises((UndefinedBits, Unsupported), match=r"undefined bits|not known"):
             run(alone + STORE, [WORDS])
 
 
@@ -462,6 +509,24 @@ def test_an_address_of_32_bits_beside_a_uniform_register() -> None:
     """R7 is odd, as no pair of registers is."""
     found, _ = run(LOAD + SHORT.format(high="0", more=""), [WORDS])
     assert (found == WORDS).all()
+
+
+def test_an_address_of_32_bits_has_no_sign() -> None:
+    body = f"""{PLACE_OF_THREAD} ULDC.64 UR6, c[0x0][0x168]
+    IMAD.SHL.U32 R6, R0, 0x4, RZ
+    LOP3.LUT R6, R6, 0x80000000, RZ, 0xfc, !PT
+    LDG.E.SYS R5, [R6.U32+UR6] {STORE}"""
+    output, data = np.zeros(32, np.uint32), Buffer(WORDS, "in")
+    code = MachineCode("kernel", "sm_75", written(body), (Parameter(0, 8), Parameter(8, 8)), 0x160, {}, 0, 0)
+    run_machine_code(code, [Buffer(output, "out", defined=False), BufferPointer(data, -(1 << 31))], (1,), 32)
+    assert (output == WORDS).all()
+
+
+def test_urz_beside_an_address_adds_nothing() -> None:
+    found, _ = run(f"{LOAD} UMOV UR0, 0x7\nMOV R5, R4\nSTG.E [R2.64+URZ], R5\nEXIT", [WORDS])
+    assert (found == WORDS).all()
+    with pytest.raises(Unsupported, match="aligned"):
+        run(f"{LOAD} UMOV UR5, 0x0\nUMOV UR6, 0x0\nMOV R5, R4\nSTG.E [R2.64+UR5], R5\nEXIT", [WORDS])
 
 
 @pytest.mark.parametrize(("high", "more"), [("80000000", ""), ("0", "+0x4"), ("0", "+-0x4"), ("1", "")])

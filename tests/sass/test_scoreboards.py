@@ -100,6 +100,7 @@ DESCRIPTOR = {("UR", 4), ("UR", 5)}
         ("LDCU UR4, c[0x0][UR4+0x2b4]", {("UR", 4)}, {("UR", 4)}),
         ("UGETNEXTWORKID.SELFCAST [UR6], [UR7]", {("UR", 6), ("UR", 7)}, set()),
         ("RPCMOV.32 Rpc.LO, R12", {("R", 12)}, set()),
+        ("USYNCS.PHASECHK.TRANS64.TRYWAIT UP1, [UR6], UR9", {("UR", 6), ("UR", 9)}, {("UP", 1)}),
         ("STG.E.SYS [R1.U32+UR4], R6", {("R", 1), ("R", 6), *DESCRIPTOR}, set()),
         ("LDG.E R1, desc[UR8][R2.64+UR4]", {("R", 2), ("R", 3), *DESCRIPTOR, ("UR", 8), ("UR", 9)}, {("R", 1)}),
     ],
