@@ -284,10 +284,7 @@ def _pair(r: Result) -> tuple[str, str, str, str]:
 
 def _distinct(results: Iterable[Result]) -> list[Result]:
     """One result for each compiled kernel of each variant and target; failing and simple ones first."""
-    by_pair: dict[tuple[str, str, str, str], Result] = {}
-    for r in sorted((r for r in results if r.ptx or r.sass), key=readability):
-        by_pair.setdefault(_pair(r), r)
-    return list(by_pair.values())
+    return _first_of_each(sorted((r for r in results if r.ptx or r.sass), key=readability), _pair)
 
 
 def _first_of_each(results: Iterable[Result], name: Callable[[Result], Any]) -> list[Result]:

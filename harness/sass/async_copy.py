@@ -271,11 +271,7 @@ def _usyncs(instruction: MachineInstruction, code: MachineCode) -> MachineStep:
         return _exchange(instruction, where, value)
     if words[:1] == ("ARRIVE",):
         return _arrive_as_a_warp(instruction, to, where, value)
-    if (
-        words in (("PHASECHK", "TRANS64"), ("PHASECHK", "TRANS64", "TRYWAIT"))
-        and plain(to, "UP")
-        and plain(value, "UR")
-    ):
+    if words in _PHASE_CHECKS and plain(to, "UP") and plain(value, "UR"):
         return _PhaseCheck(instruction, to, where, value)
     raise refuse(instruction)
 
